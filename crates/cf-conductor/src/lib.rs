@@ -1,0 +1,1 @@
+//! The conductor of cf: store, sources, batch loop and executor.

@@ -1,0 +1,279 @@
+//! Ties between a task and a GitHub issue or pull request.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+words! {
+    /// What a link points at.
+    pub enum LinkKind ("link kind") {
+        /// An issue.
+        Issue = "issue",
+        /// A pull request.
+        Pr = "pr",
+    }
+}
+
+/// A repository's `owner/name`, as GitHub allows it. Compared without regard to case, as GitHub does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Repo {
+    owner: String,
+    name: String,
+}
+
+impl Repo {
+    /// The account that owns it.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn folded(&self) -> (String, String) {
+        (
+            self.owner.to_ascii_lowercase(),
+            self.name.to_ascii_lowercase(),
+        )
+    }
+}
+
+impl PartialEq for Repo {
+    fn eq(&self, other: &Self) -> bool {
+        self.owner.eq_ignore_ascii_case(&other.owner) && self.name.eq_ignore_ascii_case(&other.name)
+    }
+}
+
+impl Eq for Repo {}
+
+impl std::hash::Hash for Repo {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.folded().hash(state);
+    }
+}
+
+impl PartialOrd for Repo {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Repo {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.folded().cmp(&other.folded())
+    }
+}
+
+impl fmt::Display for Repo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.owner, self.name)
+    }
+}
+
+impl FromStr for Repo {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<Self, LinkError> {
+        let refuse = |why| LinkError {
+            text: text.chars().take(200).collect(),
+            why,
+        };
+        let (owner, name) = text
+            .split_once('/')
+            .ok_or_else(|| refuse("it is not OWNER/REPO"))?;
+        // GitHub's own rules: accounts have letters, digits and hyphens (and `_` for managed users), at most 39 or so;
+        // repositories also `.` and `_`, at most 100, and are never `.` or `..`.
+        let account = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if owner.is_empty()
+            || owner.len() > 64
+            || !owner.chars().all(account)
+            || owner.starts_with('-')
+        {
+            return Err(refuse("its owner is not an account name"));
+        }
+        let repository = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.is_empty()
+            || name.len() > 100
+            || !name.chars().all(repository)
+            || name == "."
+            || name == ".."
+        {
+            return Err(refuse("its repository is not a repository name"));
+        }
+        Ok(Self {
+            owner: owner.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+}
+
+impl TryFrom<String> for Repo {
+    type Error = LinkError;
+
+    fn try_from(text: String) -> Result<Self, LinkError> {
+        text.parse()
+    }
+}
+
+impl From<Repo> for String {
+    fn from(repo: Repo) -> Self {
+        repo.to_string()
+    }
+}
+
+/// A GitHub issue or pull request that a task is tied to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Link {
+    /// The host in lower case, such as `github.com`.
+    pub host: String,
+    /// The repository on it.
+    pub repo: Repo,
+    /// The number; issues and pull requests of a repository share one sequence.
+    pub number: u64,
+    /// What a person said it is; the tracker's answer decides.
+    pub kind: LinkKind,
+}
+
+/// A text that names no issue or pull request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} does not name an issue or pull request: {why}; write `owner/repo#12` or its URL")]
+pub struct LinkError {
+    /// The text that was given, cut to 200 characters.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+impl Link {
+    /// Reads `owner/repo#12`, `https://HOST/owner/repo/issues/12` or `…/pull/12`.
+    ///
+    /// `kind` is what the short form means; a URL says it by itself. `host` is where the short form lives.
+    ///
+    /// # Errors
+    ///
+    /// The text is neither form, or the repository or number is impossible.
+    pub fn parse(text: &str, kind: LinkKind, host: &str) -> Result<Self, LinkError> {
+        let refuse = |why| LinkError {
+            text: text.chars().take(200).collect(),
+            why,
+        };
+        if let Some(rest) = text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://"))
+        {
+            let rest = rest
+                .split(['?', '#'])
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches('/');
+            let mut parts = rest.split('/');
+            let host = parts
+                .next()
+                .filter(|h| is_host(h))
+                .ok_or_else(|| refuse("its host cannot be read"))?;
+            let (Some(owner), Some(name), Some(what), Some(number)) =
+                (parts.next(), parts.next(), parts.next(), parts.next())
+            else {
+                return Err(refuse(
+                    "the URL is not /OWNER/REPO/issues/N or /OWNER/REPO/pull/N",
+                ));
+            };
+            let kind = match what {
+                "issues" => LinkKind::Issue,
+                "pull" | "pulls" => LinkKind::Pr,
+                _ => {
+                    return Err(refuse(
+                        "the URL is not /OWNER/REPO/issues/N or /OWNER/REPO/pull/N",
+                    ));
+                }
+            };
+            let repo = format!("{owner}/{name}").parse()?;
+            let number = number_of(number).ok_or_else(|| refuse("its number cannot be read"))?;
+            return Ok(Self {
+                host: host.to_ascii_lowercase(),
+                repo,
+                number,
+                kind,
+            });
+        }
+        let (repo, number) = text
+            .split_once('#')
+            .ok_or_else(|| refuse("it has no `#` and is not a URL"))?;
+        let number = number_of(number).ok_or_else(|| refuse("its number cannot be read"))?;
+        Ok(Self {
+            host: host.to_ascii_lowercase(),
+            repo: repo.parse()?,
+            number,
+            kind,
+        })
+    }
+
+    /// The address that a person can open.
+    pub fn url(&self) -> String {
+        let what = match self.kind {
+            LinkKind::Issue => "issues",
+            LinkKind::Pr => "pull",
+        };
+        format!("https://{}/{}/{what}/{}", self.host, self.repo, self.number)
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host != "github.com" {
+            write!(f, "{}/", self.host)?;
+        }
+        write!(f, "{}#{}", self.repo, self.number)
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let (name, port) = text
+        .split_once(':')
+        .map_or((text, None), |(n, p)| (n, Some(p)));
+    !name.is_empty()
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
+        && port.is_none_or(|p| p.parse::<u16>().is_ok())
+}
+
+fn number_of(text: &str) -> Option<u64> {
+    // GitHub's numbers are GraphQL `Int`s, 32 bits with a sign.
+    text.parse::<u32>()
+        .ok()
+        .filter(|n| (1..=0x7fff_ffff).contains(n))
+        .map(u64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    #[test_case("a/b#12" => "issue github.com a/b 12"; "short form")]
+    #[test_case("https://github.com/a/b/pull/3" => "pr github.com a/b 3"; "pull request url")]
+    #[test_case("https://GHE.example:8443/a/b.c/issues/3#issuecomment-1" => "issue ghe.example:8443 a/b.c 3"; "enterprise")]
+    fn reads(text: &str) -> String {
+        let link = Link::parse(text, LinkKind::Issue, "github.com").unwrap();
+        format!("{} {} {} {}", link.kind, link.host, link.repo, link.number)
+    }
+
+    #[test_case("a/b"; "no number")]
+    #[test_case("a/b#0"; "zero")]
+    #[test_case("a/b#99999999999"; "too large")]
+    #[test_case("a#1"; "no repository")]
+    #[test_case("a/../b#1"; "path")]
+    #[test_case("-a/b#1"; "option")]
+    #[test_case("https://github.com/a/b/wiki/3"; "another page")]
+    #[test_case("https://user:pw@github.com/a/b/issues/3"; "credentials")]
+    fn refuses(text: &str) {
+        assert!(Link::parse(text, LinkKind::Issue, "github.com").is_err());
+    }
+}

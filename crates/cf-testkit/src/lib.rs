@@ -1,0 +1,1 @@
+//! What cf's tests share: temporary workspaces, scripted agents, a scripted GitHub.
