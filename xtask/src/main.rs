@@ -1,2 +1,68 @@
-//! The project's own chores.
-fn main() {}
+//! The project's own chores: `cargo xtask test`, `test-integration`, `ci` and `bench`.
+//!
+//! Every check is one named function that answers with one line, or with a problem and a hint. Nothing here is part of
+//! the product, and nothing in the product knows of it.
+
+mod args;
+mod bench;
+mod checks;
+mod ci;
+mod problem;
+mod readme;
+mod repo;
+mod test;
+
+use std::process::ExitCode;
+
+use args::Args;
+use problem::Problem;
+use repo::Repo;
+
+const USAGE: &str = "\
+usage: cargo xtask CHORE [OPTIONS]
+
+  test                              every test that needs nothing beyond the toolchain
+  test-integration [--filter TEXT]  real processes, the consumer of cf-reconcile, the README's own commands
+  ci [--update] [--full]            what `test` leaves out: format, lints, layers, golden lists, words, links
+                                    --update rewrites the golden lists, --full adds the tests that take long
+  bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE]
+                                    measures cf beside its floors and peers, as ratios within one run
+";
+
+fn main() -> ExitCode {
+    let mut args = Args::from_env();
+    let chore = args.next_word();
+    let done = Repo::find().and_then(|repo| match chore.as_deref() {
+        Some("test") => args.finish().and_then(|()| test::every(&repo)),
+        Some("test-integration") => {
+            let filter = args.value("--filter")?;
+            args.finish()?;
+            test::integration(&repo, filter.as_deref())
+        }
+        Some("ci") => {
+            let mode = ci::Mode::from_args(&mut args);
+            args.finish()?;
+            ci::run(&repo, mode)
+        }
+        Some("bench") => {
+            let options = bench::Options::from_args(&mut args)?;
+            args.finish()?;
+            bench::run(&repo, &options)
+        }
+        Some("help" | "--help" | "-h") => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        Some(other) => {
+            Err(Problem::new(format!("no chore is called {other:?}")).hint(USAGE.trim_end()))
+        }
+        None => Err(Problem::new("which chore?").hint(USAGE.trim_end())),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,17 @@
-//! What cf's tests share: temporary workspaces, scripted agents, a scripted GitHub.
+//! What cf's tests share: temporary workspaces, the `cf` program under a deadline, and a look at real processes.
+//!
+//! Everything here drives the finished program from outside, as a person in a shell would: nothing reaches into the
+//! crates that it tests. Agents are short `/bin/sh` scripts. A [`Workspace`] kills whatever its test left running when it
+//! is dropped, so that a failing test leaves no process behind.
+
+mod command;
+pub mod github;
+pub mod process;
+mod task;
+mod workspace;
+
+pub use command::{Cf, Output, Running};
+pub use rustix::process::Signal;
+pub use serde_json::{Value, json};
+pub use task::NewTask;
+pub use workspace::Workspace;

@@ -1,0 +1,210 @@
+//! The command line: every command and option, with its help.
+//!
+//! What stands here are words and simple values; names of tasks and batches are looked up later, where the store is.
+
+pub(crate) mod blocker;
+pub(crate) mod run;
+pub(crate) mod tasks;
+mod values;
+pub(crate) mod work;
+
+use std::path::PathBuf;
+
+use cf_core::TaskRef;
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// Conducts batches of coding-agent tasks.
+///
+/// Tasks depend on each other; cf starts an agent for each, several at a time, in the order of dependencies, and while
+/// they run it keeps comparing what it believes with what has become true elsewhere: a task finished by hand, a question
+/// answered, an issue closed, a pull request merged.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cf",
+    version,
+    propagate_version = false,
+    max_term_width = 100,
+    after_help = "Start with `cf init`, then `cf tasks add`, then `cf run --all-ready`. \
+                  Short forms: run, stop, resume, follow (work batch …), logs (work logs).",
+    after_long_help = "\
+Examples:
+  cf init
+  cf tasks add \"Write the parser\" --key parser --run ./parser.sh
+  cf tasks add \"Write the docs\" --depends-on parser --engine claude-code
+  cf run --all-ready --max-parallel 2
+  cf run --file plan.toml
+
+Exit codes:
+  0  done
+  1  cf itself failed, or refused because of what it found
+  2  the command line, a plan file or the configuration is wrong
+  3  a batch ended with tasks that are bad or were cut
+  4  a batch ended with tasks that wait for a person
+  5  a batch was stopped
+  130  interrupted"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    /// Without a command: the status of the workspace, or how to make one.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Work as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true, display_order = 900)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Print JSON: stable shapes, ids in full, times in UTC; errors as an object on standard error
+    #[arg(long, global = true, display_order = 901)]
+    pub(crate) json: bool,
+    /// When to use colours; NO_COLOR is honoured
+    #[arg(
+        long,
+        value_name = "WHEN",
+        global = true,
+        default_value = "auto",
+        display_order = 902
+    )]
+    pub(crate) color: Color,
+    /// Print only what was asked for and errors
+    #[arg(
+        short,
+        long,
+        global = true,
+        conflicts_with = "verbose",
+        display_order = 903
+    )]
+    pub(crate) quiet: bool,
+    /// Say more; twice says most
+    #[arg(short, long, global = true, action = ArgAction::Count, display_order = 904)]
+    pub(crate) verbose: u8,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a workspace: a `.cf` folder for tasks, batches and logs
+    #[command(
+        after_help = "A workspace is found upward from the current directory, not past the repository's root, \
+                            and from any git worktree of the repository."
+    )]
+    Init(InitArgs),
+    /// Show the workspace and its newest batch
+    Status,
+    /// Add, show and change tasks
+    #[command(subcommand)]
+    Tasks(tasks::TasksCommand),
+    /// Ask and answer the questions that hold tasks
+    #[command(subcommand)]
+    Blocker(blocker::BlockerCommand),
+    /// Run tasks, alone or in a batch
+    #[command(subcommand)]
+    Work(work::WorkCommand),
+    /// Compare the workspace with what is true elsewhere, and act on it
+    #[command(
+        after_help = "On a batch that is running it only shows the findings and wakes the batch, which acts \
+                            on them itself."
+    )]
+    Reconcile(ReconcileArgs),
+    /// Say why a task is where it is, and what would happen to it next
+    Explain(ExplainArgs),
+    /// Show the log of what happened
+    Events(EventsArgs),
+    /// Show and check settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a script that completes commands in a shell
+    #[command(
+        after_help = "Example: cf completions bash > ~/.local/share/bash-completion/completions/cf"
+    )]
+    Completions(CompletionsArgs),
+    /// Short for `work batch run`
+    #[command(after_long_help = run::RUN_EXAMPLES)]
+    Run(run::RunArgs),
+    /// Short for `work batch stop`
+    Stop(work::StopArgs),
+    /// Short for `work batch resume`
+    Resume(run::ResumeArgs),
+    /// Short for `work batch follow`
+    Follow(work::BatchArgs),
+    /// Short for `work logs`
+    Logs(work::LogsArgs),
+}
+
+/// `cf init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Where to make it; made when missing [default: the repository's root, else the current directory]
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// `cf reconcile`.
+#[derive(Debug, Args)]
+pub(crate) struct ReconcileArgs {
+    /// Only these tasks (key, id, or the first 4 or more characters of an id)
+    #[arg(value_name = "TASK")]
+    pub(crate) tasks: Vec<TaskRef>,
+    /// Show what would be done and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// `cf explain`.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// The task
+    pub(crate) task: TaskRef,
+}
+
+/// `cf events`.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Keep printing events as they happen
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only events about this task
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<TaskRef>,
+    /// Only events of this batch
+    #[arg(long, value_name = "ID")]
+    pub(crate) batch: Option<TaskRef>,
+    /// Only events after this number
+    #[arg(
+        long,
+        value_name = "SEQ",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub(crate) after: u64,
+}
+
+/// `cf config …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show every setting, its value, and where that comes from
+    Show,
+    /// Check the settings of the workspace, of the user and of the environment
+    Check,
+}
+
+/// `cf completions`.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}

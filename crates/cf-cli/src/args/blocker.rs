@@ -1,0 +1,74 @@
+//! `cf blocker …`: questions that hold tasks until a person answers.
+
+use std::path::PathBuf;
+
+use cf_core::TaskRef;
+use clap::{Args, Subcommand};
+
+/// `cf blocker …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlockerCommand {
+    /// Ask a question; with --task the task waits for the answer
+    Ask(AskArgs),
+    /// List questions, open ones first
+    List(ListArgs),
+    /// Show one question
+    Show(OneArgs),
+    /// Say that a question needs no answer any more
+    Resolve(OneArgs),
+    /// Answer a question
+    #[command(
+        after_help = "The answer goes into the next prompt of the task, which becomes READY with its last open \
+                            question answered.\n\nExamples:\n  cf blocker answer 1a2b \"Use the second schema\"\n  \
+                            cf blocker answer \"Yes\"              the only open question\n  \
+                            cf blocker answer 1a2b --file answer.md\n  git diff | cf blocker answer 1a2b -"
+    )]
+    Answer(AnswerArgs),
+}
+
+/// `cf blocker ask`.
+#[derive(Debug, Args)]
+pub(crate) struct AskArgs {
+    /// The question
+    pub(crate) question: String,
+    /// The task that waits for the answer; `self` for an agent's own
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<TaskRef>,
+}
+
+/// `cf blocker list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only questions with this status: open, answered, resolved
+    #[arg(long, value_name = "STATUS", value_parser = blocker_status)]
+    pub(crate) status: Option<cf_core::BlockerStatus>,
+    /// Only questions about this task
+    #[arg(long, value_name = "TASK")]
+    pub(crate) task: Option<TaskRef>,
+}
+
+/// A command about one blocker.
+#[derive(Debug, Args)]
+pub(crate) struct OneArgs {
+    /// The question's id, or its first 4 or more characters
+    #[arg(value_name = "ID")]
+    pub(crate) blocker: TaskRef,
+}
+
+/// `cf blocker answer`.
+#[derive(Debug, Args)]
+#[command(override_usage = "cf blocker answer [OPTIONS] [ID] <TEXT|-|--file <F>>")]
+pub(crate) struct AnswerArgs {
+    /// The question's id, which may be left out when exactly one is open, and the answer; `-` reads standard input
+    #[arg(value_name = "ID|TEXT", num_args = 0..=2)]
+    pub(crate) words: Vec<String>,
+    /// Read the answer from a file
+    #[arg(long, value_name = "F")]
+    pub(crate) file: Option<PathBuf>,
+}
+
+fn blocker_status(text: &str) -> Result<cf_core::BlockerStatus, String> {
+    text.to_ascii_uppercase()
+        .parse()
+        .map_err(|error: cf_core::UnknownWord| error.to_string())
+}

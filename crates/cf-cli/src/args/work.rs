@@ -1,0 +1,115 @@
+//! `cf work …`: single tasks and batches.
+
+use cf_core::TaskRef;
+use clap::{Args, Subcommand};
+
+use super::run::{RUN_EXAMPLES, ResumeArgs, RunArgs, SettingFlags};
+
+/// `cf work …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkCommand {
+    /// Run one task now
+    Start(StartArgs),
+    /// Stop the agent of a task, whichever batch runs it
+    #[command(
+        after_help = "The task becomes READY and is not started again in that batch; with --hold it becomes \
+                            BLOCKED."
+    )]
+    Stop(StopTaskArgs),
+    /// Print what the agent of a task has written
+    Logs(LogsArgs),
+    /// Run, watch and stop batches
+    #[command(subcommand)]
+    Batch(BatchCommand),
+}
+
+/// `cf work batch …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BatchCommand {
+    /// Run tasks in the order of their dependencies
+    #[command(after_long_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Show a batch: its tasks, and what reconciliation did
+    Status(BatchStatusArgs),
+    /// List the batches, newest first
+    List,
+    /// Stop a batch
+    #[command(
+        after_help = "Running agents may end; nothing new starts. With --force they are stopped. The batch ends \
+                            as CANCELLED, and stopped tasks go back to READY."
+    )]
+    Stop(StopArgs),
+    /// Go on with a batch that has not finished
+    #[command(
+        after_help = "Takes up every task that is not done, with the settings of the batch; a flag given \
+                            replaces the stored one. Agents that are still alive are taken over, not started again."
+    )]
+    Resume(ResumeArgs),
+    /// Show a batch as it runs, until it ends
+    Follow(BatchArgs),
+}
+
+/// `cf work start`.
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    /// The task
+    pub(crate) task: TaskRef,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
+    /// Run it although it is DONE
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `cf work stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopTaskArgs {
+    /// The task
+    pub(crate) task: TaskRef,
+    /// Leave it BLOCKED instead of READY
+    #[arg(long)]
+    pub(crate) hold: bool,
+}
+
+/// `cf work logs`.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// The task
+    pub(crate) task: TaskRef,
+    /// Keep printing until the attempt ends
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Which attempt, counted from 1 [default: the newest]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempt: Option<u32>,
+}
+
+/// A command about one batch.
+#[derive(Debug, Args)]
+pub(crate) struct BatchArgs {
+    /// The batch [default: the newest]
+    #[arg(value_name = "ID")]
+    pub(crate) batch: Option<TaskRef>,
+}
+
+/// `cf work batch status`.
+#[derive(Debug, Args)]
+pub(crate) struct BatchStatusArgs {
+    /// The batch [default: the newest]
+    #[arg(value_name = "ID")]
+    pub(crate) batch: Option<TaskRef>,
+    /// Show it anew whenever it changes, until it ends
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+}
+
+/// `cf work batch stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// The batch [default: the running one, when exactly one runs]
+    #[arg(value_name = "ID")]
+    pub(crate) batch: Option<TaskRef>,
+    /// Stop its agents too
+    #[arg(long)]
+    pub(crate) force: bool,
+}

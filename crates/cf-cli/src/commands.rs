@@ -1,0 +1,131 @@
+//! One file a command: arguments become a request, the answer is rendered. Each returns the exit code.
+
+mod batch;
+mod blocker;
+mod completions;
+mod config;
+mod events;
+mod explain;
+mod init;
+mod reconcile;
+mod status;
+mod tasks;
+mod work;
+
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::path::Path;
+
+use cf_conductor::store::{Reader, StoreError};
+use cf_core::{Actor, TaskId, TaskLabel, TaskRef};
+
+use crate::args::work::{BatchCommand, WorkCommand};
+use crate::args::{Cli, Command};
+use crate::console::Console;
+use crate::document::LARGEST_BYTES;
+use crate::error::CliError;
+
+/// What a command ends with: an exit code, or why it did not do what was asked.
+pub(crate) type Ended = Result<u8, CliError>;
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Whatever kept it from doing what was asked.
+pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
+    let Some(command) = cli.command else {
+        return status::or_how_to_start(console);
+    };
+    match command {
+        Command::Init(args) => init::run(&args, console),
+        Command::Status => status::run(console),
+        Command::Tasks(command) => tasks::run(command, console),
+        Command::Blocker(command) => blocker::run(command, console),
+        Command::Work(WorkCommand::Start(args)) => batch::start(&args, console),
+        Command::Work(WorkCommand::Stop(args)) => work::stop(&args, console),
+        Command::Work(WorkCommand::Logs(args)) | Command::Logs(args) => work::logs(&args, console),
+        Command::Work(WorkCommand::Batch(command)) => match command {
+            BatchCommand::Run(args) => batch::run(&args, console),
+            BatchCommand::Resume(args) => batch::resume(&args, console),
+            BatchCommand::Status(args) => batch::status(&args, console),
+            BatchCommand::List => batch::list(console),
+            BatchCommand::Follow(args) => batch::follow(&args, console),
+            BatchCommand::Stop(args) => batch::stop(&args, console),
+        },
+        Command::Run(args) => batch::run(&args, console),
+        Command::Resume(args) => batch::resume(&args, console),
+        Command::Follow(args) => batch::follow(&args, console),
+        Command::Stop(args) => batch::stop(&args, console),
+        Command::Reconcile(args) => reconcile::run(&args, console),
+        Command::Explain(args) => explain::run(&args, console),
+        Command::Events(args) => events::run(&args, console),
+        Command::Config(command) => config::run(&command, console),
+        Command::Completions(args) => completions::run(&args, console),
+    }
+}
+
+/// The task that a person or an agent names; `self` is the task of the agent that calls.
+fn find_task(reader: &Reader<'_>, actor: &Actor, given: &TaskRef) -> Result<TaskId, StoreError> {
+    if given.as_str() != "self" {
+        return reader.find_task(given);
+    }
+    match actor {
+        Actor::Attempt(attempt) => Ok(reader.attempt(*attempt)?.task),
+        _ => Err(StoreError::Refused {
+            what: "`self` means the task of the agent that calls, and this is no agent".to_owned(),
+            hint: Some("give the task's key or id".to_owned()),
+        }),
+    }
+}
+
+/// Labels of tasks, each read once.
+#[derive(Debug, Default)]
+struct Labels(HashMap<TaskId, TaskLabel>);
+
+impl Labels {
+    fn of(&mut self, reader: &Reader<'_>, id: TaskId) -> Result<TaskLabel, StoreError> {
+        if let Some(known) = self.0.get(&id) {
+            return Ok(known.clone());
+        }
+        let label = reader.label(id)?;
+        self.0.insert(id, label.clone());
+        Ok(label)
+    }
+}
+
+/// Reads a text that somebody wrote into a file, or standard input for `-`.
+fn read_text(path: &Path) -> Result<String, CliError> {
+    let failed = |source| CliError::File {
+        what: "read",
+        path: path.to_owned(),
+        source,
+    };
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        std::io::stdin()
+            .lock()
+            .take(LARGEST_BYTES + 1)
+            .read_to_end(&mut bytes)
+    } else {
+        let file = std::fs::File::open(path).map_err(failed)?;
+        file.take(LARGEST_BYTES + 1).read_to_end(&mut bytes)
+    }
+    .map_err(failed)?;
+    if bytes.len() as u64 > LARGEST_BYTES {
+        return Err(CliError::refused(
+            format!(
+                "{} is larger than {} MiB",
+                path.display(),
+                LARGEST_BYTES / 1024 / 1024
+            ),
+            "a text for an agent should be much shorter",
+        ));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        CliError::refused(
+            format!("{} is not valid UTF-8", path.display()),
+            "convert it first, for example with iconv",
+        )
+    })
+}

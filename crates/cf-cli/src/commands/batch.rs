@@ -1,0 +1,248 @@
+//! `cf work batch status`, `list`, `stop` and `follow`.
+
+mod run;
+mod watch;
+
+use std::io::Write as _;
+
+use cf_conductor::store::batch::{Batch, BatchTaskView, Stop};
+use cf_conductor::store::{Reader, Store, StoreError};
+use cf_conductor::workspace::Workspace;
+use cf_core::{BatchId, TaskRef};
+
+use super::{Ended, Labels};
+use crate::args::work::{BatchStatusArgs, StopArgs};
+use crate::console::Console;
+use crate::error::CliError;
+use crate::render::batch::{Counts, Listed, write_list, write_status};
+use crate::render::json::BatchJson;
+use crate::render::reconciliation::{Line, Total, totals};
+use crate::workspace;
+pub(super) use run::{finish_pass, resume, run, setup_of, start};
+pub(super) use watch::follow;
+
+/// A batch with its counts and its live conductor.
+pub(super) fn listed(
+    reader: &Reader<'_>,
+    workspace: &Workspace,
+    batch: Batch,
+) -> Result<Listed, StoreError> {
+    let counts = Counts::of(&reader.batch_counts(batch.id)?);
+    // A finished batch has no conductor, and asking costs a file.
+    let conductor = if batch.status.is_final() {
+        None
+    } else {
+        workspace.conductor_of(batch.id)
+    };
+    Ok(Listed {
+        batch,
+        counts,
+        conductor,
+    })
+}
+
+/// Everything that is shown of one batch, read together.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) listed: Listed,
+    tasks: Vec<BatchTaskView>,
+    lines: Vec<Line>,
+    totals: Vec<Total>,
+}
+
+impl Shown {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// The store refuses, or there is no such batch.
+    pub(super) fn read(
+        store: &Store,
+        workspace: &Workspace,
+        id: BatchId,
+    ) -> Result<Self, CliError> {
+        let shown = store.read(|reader| {
+            let listed = listed(reader, workspace, reader.batch(id)?)?;
+            let mut labels = Labels::default();
+            let mut lines = Vec::new();
+            for event in reader.reconciliation_events(id)? {
+                let label = event.task.map(|task| labels.of(reader, task)).transpose()?;
+                lines.extend(Line::of(&event, label.as_ref()));
+            }
+            Ok(Self {
+                listed,
+                tasks: reader.batch_task_views(id)?,
+                totals: totals(&lines),
+                lines,
+            })
+        })?;
+        Ok(shown)
+    }
+
+    /// Its JSON shape.
+    pub(super) fn json(&self) -> BatchJson<'_> {
+        let listed = &self.listed;
+        BatchJson::short(&listed.batch, listed.conductor, listed.counts).with_details(
+            &self.tasks,
+            &self.lines,
+            &self.totals,
+        )
+    }
+
+    /// Writes it as words.
+    ///
+    /// # Errors
+    ///
+    /// The writer refuses.
+    pub(super) fn write(
+        &self,
+        console: &Console,
+        out: &mut impl std::io::Write,
+    ) -> std::io::Result<()> {
+        write_status(
+            console,
+            out,
+            &self.listed,
+            &self.tasks,
+            &self.lines,
+            &self.totals,
+        )
+    }
+}
+
+/// The batch that is named, else the newest.
+pub(super) fn named_or_newest(store: &Store, given: Option<&TaskRef>) -> Result<BatchId, CliError> {
+    let found = store.read(|reader| match given {
+        Some(given) => reader.find_batch(given).map(Some),
+        None => Ok(reader.newest_batch()?.map(|batch| batch.id)),
+    })?;
+    found.ok_or_else(|| {
+        CliError::refused(
+            "there is no batch yet",
+            "start one with `cf run --all-ready` or `cf run --file PLAN`",
+        )
+    })
+}
+
+/// `cf work batch status`.
+pub(super) fn status(args: &BatchStatusArgs, console: &Console) -> Ended {
+    let (workspace, store) = workspace::open_to_read()?;
+    let id = named_or_newest(&store, args.batch.as_ref())?;
+    if args.watch {
+        return watch::status(&store, &workspace, id, console);
+    }
+    let shown = Shown::read(&store, &workspace, id)?;
+    if console.json {
+        console.print_json(&shown.json())?;
+        return Ok(0);
+    }
+    let mut out = console.out();
+    shown.write(console, &mut out)?;
+    out.flush()?;
+    Ok(0)
+}
+
+/// `cf work batch list`.
+pub(super) fn list(console: &Console) -> Ended {
+    let (workspace, store) = workspace::open_to_read()?;
+    let batches: Vec<Listed> = store.read(|reader| {
+        let batches = reader.batches()?;
+        batches
+            .into_iter()
+            .map(|batch| listed(reader, &workspace, batch))
+            .collect()
+    })?;
+    if console.json {
+        let shapes: Vec<_> = batches
+            .iter()
+            .map(|l| BatchJson::short(&l.batch, l.conductor, l.counts))
+            .collect();
+        console.print_json(&shapes)?;
+        return Ok(0);
+    }
+    let mut out = console.out();
+    write_list(console, &mut out, &batches)?;
+    out.flush()?;
+    Ok(0)
+}
+
+/// `cf work batch stop`.
+pub(super) fn stop(args: &StopArgs, console: &Console) -> Ended {
+    let (workspace, mut store, actor) = workspace::open_to_write()?;
+    let id = match &args.batch {
+        Some(given) => store.read(|reader| reader.find_batch(given))?,
+        None => only_running(&store)?,
+    };
+    let stop = if args.force { Stop::Force } else { Stop::Drain };
+    let new = store.write(&actor, |tx| tx.request_stop(id, stop))?;
+    let short = id.short();
+    if workspace.conductor_of(id).is_none() {
+        // Nobody is left to act on the request, so this process does.
+        let ended = run::finish_off(&workspace, store, id, stop)?;
+        return stopped(
+            &workspace,
+            id,
+            console,
+            format_args!("batch {short}: its conductor was gone; {}", ended.status),
+        );
+    }
+    match (new, stop) {
+        (false, _) => stopped(
+            &workspace,
+            id,
+            console,
+            format_args!("batch {short} is stopping already"),
+        ),
+        (true, Stop::Drain) => stopped(
+            &workspace,
+            id,
+            console,
+            format_args!("batch {short} is stopping: running agents may end, nothing new starts"),
+        ),
+        (true, Stop::Force) => stopped(
+            &workspace,
+            id,
+            console,
+            format_args!("batch {short} is stopping: its agents are being stopped"),
+        ),
+    }
+}
+
+/// Says what became of a request to stop.
+fn stopped(
+    workspace: &Workspace,
+    id: BatchId,
+    console: &Console,
+    words: std::fmt::Arguments<'_>,
+) -> Ended {
+    if console.json {
+        let store = Store::open_to_read(workspace)?;
+        console.print_json(&Shown::read(&store, workspace, id)?.json())?;
+    } else {
+        console.say(words)?;
+    }
+    Ok(0)
+}
+
+/// The one batch that has not ended.
+fn only_running(store: &Store) -> Result<BatchId, CliError> {
+    let unfinished = store.read(|reader| reader.unfinished_batches())?;
+    match unfinished.as_slice() {
+        [one] => Ok(one.id),
+        [] => Err(CliError::refused(
+            "no batch is running",
+            "`cf work batch list` shows those that ended",
+        )),
+        several => {
+            let ids: Vec<String> = several.iter().map(|batch| batch.id.short()).collect();
+            Err(CliError::refused(
+                format!(
+                    "{} batches have not ended: {}",
+                    several.len(),
+                    ids.join(", ")
+                ),
+                "give the id of one",
+            ))
+        }
+    }
+}

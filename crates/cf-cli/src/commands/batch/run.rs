@@ -1,0 +1,516 @@
+//! `cf work batch run`, `resume`, `work start`, and the end of a batch whose conductor is gone.
+
+use std::collections::HashMap;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cf_conductor::caller;
+use cf_conductor::conductor::{
+    self, BatchEnd, Goal, Notice, Observer, Plan as BatchPlan, Selection, Setup,
+};
+use cf_conductor::settings::Settings;
+use cf_conductor::source::ReconcilerRegistry;
+use cf_conductor::store::event::Event;
+use cf_conductor::store::{Store, StoreError};
+use cf_conductor::workspace::Workspace;
+use cf_core::{Actor, BatchId, BatchStatus, TaskId, TaskLabel, TaskRef};
+
+use super::super::tasks::import_plan;
+use super::super::{Ended, find_task};
+use super::watch::end;
+use crate::args::run::{ResumeArgs, RunArgs};
+use crate::args::work::StartArgs;
+use crate::config::{Layer, Origin, Places, Setting};
+use crate::console::Console;
+use crate::error::CliError;
+use crate::plan::Plan;
+use crate::progress::Progress;
+use crate::progress::preview::{self, GitHub};
+use crate::workspace;
+
+/// How often clocks and logs are looked at on a terminal. An idle conductor should hardly wake up.
+const TICK: Duration = Duration::from_millis(500);
+
+/// `cf work batch run`.
+pub(in crate::commands) fn run(args: &RunArgs, console: &Console) -> Ended {
+    match (&args.file, args.all_ready, args.tasks.as_slice()) {
+        (None, false, []) => Err(CliError::usage(
+            "nothing says which tasks to run",
+            "name them (`cf run TASK…`), run what is ready (`cf run --all-ready`), or a plan (`cf run --file PLAN`)",
+        )),
+        (Some(file), _, _) => run_plan(file, args, console),
+        (None, all_ready, tasks) => {
+            let (workspace, store, actor) = workspace::open_to_write()?;
+            let layer = resolve(Some(&workspace), args.settings.layer(), Layer::default())?;
+            let selection = if all_ready {
+                Selection::AllReady
+            } else {
+                named(&store, &actor, tasks)?
+            };
+            let run = Run {
+                args: Mode::of(args),
+                layer,
+                console,
+            };
+            run.go(workspace, store, &actor, &selection)
+        }
+    }
+}
+
+/// `cf work start`: a batch of one.
+pub(in crate::commands) fn start(args: &StartArgs, console: &Console) -> Ended {
+    let (workspace, store, actor) = workspace::open_to_write()?;
+    let layer = resolve(Some(&workspace), args.settings.layer(), Layer::default())?;
+    let selection = named(&store, &actor, std::slice::from_ref(&args.task))?;
+    let run = Run {
+        args: Mode {
+            force: args.force,
+            dry_run: false,
+        },
+        layer,
+        console,
+    };
+    run.go(workspace, store, &actor, &selection)
+}
+
+/// The tasks that the words of the command line name.
+fn named(store: &Store, actor: &Actor, given: &[TaskRef]) -> Result<Selection, CliError> {
+    let ids = store.read(|reader| {
+        given
+            .iter()
+            .map(|task| find_task(reader, actor, task))
+            .collect()
+    })?;
+    Ok(Selection::Tasks(ids))
+}
+
+fn resolve(workspace: Option<&Workspace>, flags: Layer, plan: Layer) -> Result<Layer, CliError> {
+    Ok(Places::of_process(workspace.map(Workspace::config_file)).resolve(flags, plan)?)
+}
+
+/// A plan file is tried on a copy first: what cannot be run leaves nothing behind, not even a workspace.
+fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
+    let mut plan = Plan::read(file)?;
+    let folder = folder_of(file)?;
+    let found = Workspace::discover(&folder)?;
+    let layer = resolve(
+        found.as_ref(),
+        args.settings.layer(),
+        std::mem::take(&mut plan.batch),
+    )?;
+    let run = Run {
+        args: Mode::of(args),
+        layer,
+        console,
+    };
+    let (actor, mut trial, would_be) = match &found {
+        Some(workspace) => {
+            let store = Store::open(workspace)?;
+            (
+                caller::actor(&store)?,
+                store.copy_in_memory()?,
+                workspace.clone(),
+            )
+        }
+        None => (Actor::Cli, Store::in_memory()?, Workspace::unmade(&folder)),
+    };
+    refuse_agent(&actor)?;
+    let imported = trial.write(&actor, |tx| import_plan(tx, &plan))?;
+    let setup = run.setup(would_be)?;
+    let tried = conductor::prepare(
+        &trial,
+        &setup,
+        &Selection::Tasks(imported.ids),
+        &run.layer.settings(),
+        args.force,
+    )?;
+    if args.dry_run {
+        return run.show_only(&tried);
+    }
+    let workspace = match found {
+        Some(workspace) => workspace,
+        None => {
+            let (workspace, _) = Workspace::create(&folder)?;
+            tell_where(&workspace, console)?;
+            workspace
+        }
+    };
+    let mut store = Store::open(&workspace)?;
+    let imported = store.write(&actor, |tx| import_plan(tx, &plan))?;
+    run.go(workspace, store, &actor, &Selection::Tasks(imported.ids))
+}
+
+/// Where the workspace of a plan is looked for; a plan from standard input belongs to the current directory.
+fn folder_of(file: &Path) -> Result<PathBuf, CliError> {
+    if file.as_os_str() == "-" {
+        return workspace::current_dir();
+    }
+    let failed = |source| CliError::File {
+        what: "resolve",
+        path: file.to_owned(),
+        source,
+    };
+    let file = file.canonicalize().map_err(failed)?;
+    Ok(file.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+/// A workspace that the next command would not find by itself is named.
+fn tell_where(workspace: &Workspace, console: &Console) -> Result<(), CliError> {
+    let here = workspace::current_dir()?;
+    let here = here.canonicalize().unwrap_or(here);
+    console.say(format_args!(
+        "made a workspace in {}",
+        workspace.root().display()
+    ))?;
+    if !here.starts_with(workspace.root()) {
+        console.say(format_args!(
+            "other commands find it with: cf -C {} status",
+            quoted(workspace.root())
+        ))?;
+    }
+    Ok(())
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
+    if text.chars().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// Below an agent no batch is run: agents would start agents.
+fn refuse_agent(actor: &Actor) -> Result<(), StoreError> {
+    match actor {
+        Actor::Attempt(_) => Err(StoreError::NotForAgents {
+            deed: "run a batch".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mode {
+    force: bool,
+    dry_run: bool,
+}
+
+impl Mode {
+    const fn of(args: &RunArgs) -> Self {
+        Self {
+            force: args.force,
+            dry_run: args.dry_run,
+        }
+    }
+}
+
+/// A run that is about to be made.
+struct Run<'c> {
+    args: Mode,
+    layer: Layer,
+    console: &'c Console,
+}
+
+impl Run<'_> {
+    fn setup(&self, workspace: Workspace) -> Result<Setup, CliError> {
+        setup(&self.layer, workspace)
+    }
+
+    fn github(&self) -> GitHub {
+        github(&self.layer)
+    }
+
+    fn show_only(&self, plan: &BatchPlan) -> Ended {
+        if self.console.json {
+            self.console
+                .print_json(&preview::json(plan, &self.github()))?;
+            return Ok(0);
+        }
+        let mut out = self.console.out();
+        preview::write(self.console, &mut out, plan, &self.github())?;
+        out.flush()?;
+        Ok(0)
+    }
+
+    /// Shows what the batch will do, and does it.
+    fn go(
+        &self,
+        workspace: Workspace,
+        store: Store,
+        actor: &Actor,
+        selection: &Selection,
+    ) -> Ended {
+        refuse_agent(actor)?;
+        let mut setup = self.setup(workspace.clone())?;
+        let plan = conductor::prepare(
+            &store,
+            &setup,
+            selection,
+            &self.layer.settings(),
+            self.args.force,
+        )?;
+        if self.args.dry_run {
+            return self.show_only(&plan);
+        }
+        if !self.console.json && !self.console.quiet {
+            self.show_only(&plan)?;
+        }
+        for other in &plan.neighbours {
+            self.console.warn(format_args!(
+                "batch {} works in the same tree; agents may get in each other's way (--isolation worktree keeps them apart)",
+                other.short()
+            ));
+        }
+        let labels = plan
+            .order
+            .iter()
+            .map(|task| (task.id, task.label.clone()))
+            .collect();
+        let mut shown = Shown::new(
+            self.console,
+            plan.order.len() as u64,
+            workspace.clone(),
+            labels,
+        );
+        let ended = conductor::start(&mut setup, store, &plan, &mut shown);
+        shown.finish();
+        told_end(ended?, &workspace, self.console)
+    }
+}
+
+/// `cf work batch resume`.
+pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended {
+    let (workspace, store, actor) = workspace::open_to_write()?;
+    refuse_agent(&actor)?;
+    let id = match &args.batch {
+        Some(given) => store.read(|reader| reader.find_batch(given))?,
+        None => newest_unfinished(&store)?,
+    };
+    let (batch, tasks) =
+        store.read(|reader| Ok((reader.batch(id)?, reader.batch_task_views(id)?)))?;
+    let flags = args.settings.layer();
+    let mut settings = batch.settings;
+    flags.replace(&mut settings);
+    refuse_contradiction(&settings)?;
+    let layer = resolve(Some(&workspace), flags, Layer::default())?;
+    let mut setup = setup(&layer, workspace.clone())?;
+    let labels = tasks
+        .iter()
+        .map(|view| {
+            (
+                view.row.task,
+                TaskLabel::new(view.row.task, view.key.as_ref()),
+            )
+        })
+        .collect();
+    let mut shown = Shown::new(console, tasks.len() as u64, workspace.clone(), labels);
+    let ended = conductor::conduct(
+        &mut setup,
+        store,
+        id,
+        &Goal::Resume(settings, args.force),
+        &mut shown,
+    );
+    shown.finish();
+    told_end(ended?, &workspace, console)
+}
+
+fn refuse_contradiction(settings: &Settings) -> Result<(), CliError> {
+    use cf_conductor::settings::WaitForBlockers;
+    if settings.reconcile_interval.is_zero() && settings.wait_for_blockers != WaitForBlockers::Off {
+        return Err(CliError::usage(
+            "the batch waits for blockers, which needs passes, and the reconcile interval is 0",
+            "give a --reconcile-interval above 0, or --wait-for-blockers=false",
+        ));
+    }
+    Ok(())
+}
+
+/// The newest batch that did not end with everything done.
+fn newest_unfinished(store: &Store) -> Result<BatchId, CliError> {
+    let batches = store.read(|reader| reader.batches())?;
+    let unfinished = batches
+        .iter()
+        .find(|batch| batch.status != BatchStatus::Completed);
+    unfinished.map(|batch| batch.id).ok_or_else(|| {
+        CliError::refused(
+            "there is no batch to go on with",
+            "`cf work batch list` shows them; `--force` with an ID runs one again",
+        )
+    })
+}
+
+/// Lets the sources' findings be applied to a batch whose conductor is gone; nothing of it is started.
+pub(in crate::commands) fn finish_pass(
+    workspace: &Workspace,
+    id: BatchId,
+    console: &Console,
+) -> Result<(), CliError> {
+    let store = Store::open(workspace)?;
+    let tasks = store.read(|reader| reader.batch_task_views(id))?;
+    let labels = tasks
+        .iter()
+        .map(|view| {
+            (
+                view.row.task,
+                TaskLabel::new(view.row.task, view.key.as_ref()),
+            )
+        })
+        .collect();
+    let mut shown = Shown::new(
+        &console.without_json(),
+        tasks.len() as u64,
+        workspace.clone(),
+        labels,
+    );
+    let ended = conductor::conduct(
+        &mut setup_of(workspace)?,
+        store,
+        id,
+        &Goal::Pass,
+        &mut shown,
+    );
+    shown.finish();
+    ended?;
+    Ok(())
+}
+
+/// What a conductor needs, with the settings that the workspace has now.
+pub(in crate::commands) fn setup_of(workspace: &Workspace) -> Result<Setup, CliError> {
+    setup(
+        &resolve(Some(workspace), Layer::default(), Layer::default())?,
+        workspace.clone(),
+    )
+}
+
+/// Ends a batch whose conductor is gone and that was told to stop: what of it lives is stopped.
+pub(super) fn finish_off(
+    workspace: &Workspace,
+    store: Store,
+    id: BatchId,
+    stop: cf_conductor::store::batch::Stop,
+) -> Result<BatchEnd, CliError> {
+    Ok(conductor::conduct(
+        &mut setup_of(workspace)?,
+        store,
+        id,
+        &Goal::Stop(stop),
+        &mut Deaf,
+    )?)
+}
+
+fn setup(layer: &Layer, workspace: Workspace) -> Result<Setup, CliError> {
+    let engines = layer.engines().map_err(crate::config::ConfigError::from)?;
+    let program = std::env::current_exe().map_err(|source| CliError::File {
+        what: "find",
+        path: PathBuf::from("the program cf itself"),
+        source,
+    })?;
+    Ok(Setup {
+        workspace,
+        engines,
+        registry: ReconcilerRegistry::default(),
+        environment: std::env::vars_os().collect(),
+        program,
+    })
+}
+
+/// Whether GitHub is asked during the batch, and why not.
+fn github(layer: &Layer) -> GitHub {
+    let why = match &layer.reconcile_github {
+        Some(setting) if !setting.value => {
+            format!("reconcile_github is false ({})", setting.origin)
+        }
+        Some(Setting {
+            origin: Origin::Default,
+            ..
+        })
+        | None => "no source is connected".to_owned(),
+        Some(setting) => format!(
+            "reconcile_github is true ({}), and no source is connected",
+            setting.origin
+        ),
+    };
+    GitHub { is_on: false, why }
+}
+
+fn told_end(ended: BatchEnd, workspace: &Workspace, console: &Console) -> Ended {
+    let store = Store::open_to_read(workspace)?;
+    end(&store, workspace, ended.batch, console)?;
+    Ok(ended.exit_code)
+}
+
+/// What this process shows of the batch that it conducts.
+struct Shown {
+    progress: Progress,
+    labels: HashMap<TaskId, TaskLabel>,
+    /// The output is closed: the batch goes on, unseen.
+    is_closed: bool,
+}
+
+impl Shown {
+    fn new(
+        console: &Console,
+        total: u64,
+        workspace: Workspace,
+        labels: HashMap<TaskId, TaskLabel>,
+    ) -> Self {
+        Self {
+            progress: Progress::new(console, total, workspace),
+            labels,
+            is_closed: false,
+        }
+    }
+
+    fn show(&mut self, work: impl FnOnce(&mut Progress) -> io::Result<()>) {
+        if !self.is_closed && work(&mut self.progress).is_err() {
+            self.is_closed = true;
+        }
+    }
+
+    fn finish(&mut self) {
+        self.show(Progress::finish);
+    }
+}
+
+impl Observer for Shown {
+    fn events(&mut self, events: &[Event]) {
+        for event in events {
+            let label = event.task.map(|task| match self.labels.get(&task) {
+                Some(label) => label.clone(),
+                None => TaskLabel::new(task, None),
+            });
+            self.show(|progress| progress.event(event, label.as_ref()));
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        let text = match notice {
+            Notice::Unavailable { what, why } => format!("{what} cannot be read for now: {why}"),
+            Notice::Available { what } => format!("{what} answers again"),
+            Notice::Stopping => "stopping; once more to kill at once".to_owned(),
+        };
+        self.show(|progress| progress.notice(&text));
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        self.progress.is_live().then_some(TICK)
+    }
+
+    fn tick(&mut self) {
+        self.show(Progress::tick);
+    }
+}
+
+/// Listens to nothing.
+struct Deaf;
+
+impl Observer for Deaf {
+    fn events(&mut self, _: &[Event]) {}
+
+    fn notice(&mut self, _: &Notice) {}
+}

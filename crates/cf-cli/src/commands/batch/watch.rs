@@ -1,0 +1,132 @@
+//! `cf work batch follow`, and `status --watch`: a batch as it goes on, seen from another process.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use cf_conductor::store::Store;
+use cf_conductor::store::event::EventFilter;
+use cf_conductor::workspace::Workspace;
+use cf_core::BatchId;
+
+use super::super::events::{LOOK, Tail};
+use super::super::{Ended, Labels};
+use super::{Shown, named_or_newest};
+use crate::args::work::BatchArgs;
+use crate::console::Console;
+use crate::error::CliError;
+use crate::progress::Progress;
+use crate::render::json::LastLine;
+use crate::workspace;
+
+/// How long an unfinished batch may be without a conductor before whoever follows it gives up. A conductor stores its
+/// batch a moment before it can be seen to hold the lock.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// `cf work batch follow`.
+pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended {
+    let (workspace, store) = workspace::open_to_read()?;
+    let id = named_or_newest(&store, args.batch.as_ref())?;
+    let filter = EventFilter {
+        batch: Some(id),
+        limit: Some(1_000),
+        ..EventFilter::default()
+    };
+    let mut tail = Tail::new(filter);
+    let mut labels = Labels::default();
+    let shown = Shown::read(&store, &workspace, id)?;
+    let mut progress = Progress::new(console, shown.listed.counts.total, workspace.clone());
+    let mut abandoned_since: Option<Instant> = None;
+    loop {
+        // Asked before reading: the events of a batch that has ended are then read to the last.
+        let batch = store.read(|reader| reader.batch(id))?;
+        loop {
+            let events = tail.next(&store)?;
+            if events.is_empty() {
+                break;
+            }
+            for event in &events {
+                let label = event
+                    .task
+                    .map(|task| store.read(|reader| labels.of(reader, task)))
+                    .transpose()?;
+                progress.event(event, label.as_ref())?;
+            }
+        }
+        progress.tick()?;
+        if batch.status.is_final() {
+            break;
+        }
+        if workspace.conductor_of(id).is_some() {
+            abandoned_since = None;
+        } else if abandoned_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            progress.finish()?;
+            return Err(CliError::refused(
+                format!("the conductor of batch {} is gone", id.short()),
+                format!(
+                    "go on with `cf resume {0}`, or end it with `cf stop {0} --force`",
+                    id.short()
+                ),
+            ));
+        }
+        std::thread::sleep(LOOK);
+    }
+    progress.finish()?;
+    end(&store, &workspace, id, console)
+}
+
+/// Prints how a batch ended, and returns its exit code.
+pub(in crate::commands) fn end(
+    store: &Store,
+    workspace: &Workspace,
+    id: BatchId,
+    console: &Console,
+) -> Ended {
+    let shown = Shown::read(store, workspace, id)?;
+    let code = shown.listed.batch.exit_code.unwrap_or(0);
+    if console.json {
+        console.print_json(&LastLine {
+            batch: shown.json(),
+        })?;
+    } else if !console.quiet {
+        let mut out = console.out();
+        writeln!(out)?;
+        shown.write(console, &mut out)?;
+        out.flush()?;
+    }
+    Ok(code)
+}
+
+/// `cf work batch status --watch`: anew whenever something happens, until the batch ends.
+pub(super) fn status(
+    store: &Store,
+    workspace: &Workspace,
+    id: BatchId,
+    console: &Console,
+) -> Ended {
+    let mut shown_at = None;
+    loop {
+        let (batch, seq) = store.read(|reader| Ok((reader.batch(id)?, reader.last_seq()?)))?;
+        let key = (seq, batch.status);
+        if shown_at != Some(key) {
+            let shown = Shown::read(store, workspace, id)?;
+            if console.json {
+                console.print_json(&shown.json())?;
+            } else {
+                let mut out = console.out();
+                if console.width.is_some() {
+                    // To the upper left corner, and clear what follows: what stood there scrolls away with nothing lost.
+                    out.write_all(b"\x1b[H\x1b[2J")?;
+                } else if shown_at.is_some() {
+                    writeln!(out)?;
+                }
+                shown.write(console, &mut out)?;
+                out.flush()?;
+            }
+            shown_at = Some(key);
+        }
+        if batch.status.is_final() {
+            return Ok(0);
+        }
+        std::thread::sleep(LOOK);
+    }
+}

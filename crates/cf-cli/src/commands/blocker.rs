@@ -1,0 +1,220 @@
+//! `cf blocker …`: questions and answers.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use cf_conductor::store::blocker::Blocker;
+use cf_conductor::store::{Reader, Store, StoreError};
+use cf_core::{BlockerId, BlockerStatus, TaskLabel, TaskRef};
+
+use super::{Ended, Labels, find_task, read_text};
+use crate::args::blocker::{AnswerArgs, AskArgs, BlockerCommand, ListArgs, OneArgs};
+use crate::console::{Console, Look};
+use crate::error::CliError;
+use crate::render::json::BlockerJson;
+use crate::render::table::{Field, Table};
+use crate::render::{text, time};
+use crate::workspace;
+
+pub(super) fn run(command: BlockerCommand, console: &Console) -> Ended {
+    match command {
+        BlockerCommand::Ask(args) => ask(&args, console),
+        BlockerCommand::List(args) => list(&args, console),
+        BlockerCommand::Show(args) => show(&args, console),
+        BlockerCommand::Resolve(args) => resolve(&args, console),
+        BlockerCommand::Answer(args) => answer(args, console),
+    }
+}
+
+fn ask(args: &AskArgs, console: &Console) -> Ended {
+    let (_, mut store, actor) = workspace::open_to_write()?;
+    let id = store.write(&actor, |tx| {
+        let task = args
+            .task
+            .as_ref()
+            .map(|given| find_task(&tx.reader(), &actor, given))
+            .transpose()?;
+        tx.ask(task, &args.question)
+    })?;
+    confirm(&store, id, console, "asked")
+}
+
+fn answer(args: AnswerArgs, console: &Console) -> Ended {
+    let hint = "give the answer, `-` for standard input, or --file F; with the question's id before it when \
+                several are open";
+    let mut words = args.words;
+    let (id, answer) = match (&args.file, words.len()) {
+        (Some(path), 0 | 1) => (words.pop(), read_text(path)?),
+        (None, 1 | 2) => {
+            let text = words.pop().expect("there is at least one word");
+            let text = if text == "-" {
+                read_text(Path::new("-"))?
+            } else {
+                text
+            };
+            (words.pop(), text)
+        }
+        (Some(_), _) => {
+            return Err(CliError::usage(
+                "an answer is given both as text and as a file",
+                hint,
+            ));
+        }
+        (None, _) => return Err(CliError::usage("there is no answer", hint)),
+    };
+    let (_, mut store, actor) = workspace::open_to_write()?;
+    let id = store.write(&actor, |tx| {
+        let id = match id {
+            Some(id) => tx.reader().find_blocker(&TaskRef::new(id))?,
+            None => only_open(&tx.reader())?,
+        };
+        tx.answer(id, answer.trim_end())?;
+        Ok(id)
+    })?;
+    confirm(&store, id, console, "answered")
+}
+
+/// The one question that is open.
+fn only_open(reader: &Reader<'_>) -> Result<BlockerId, StoreError> {
+    let open = reader.blockers(None, Some(BlockerStatus::Open))?;
+    match open.as_slice() {
+        [one] => Ok(one.id),
+        [] => Err(StoreError::Refused {
+            what: "no question is open".to_owned(),
+            hint: None,
+        }),
+        several => Err(StoreError::Refused {
+            what: format!(
+                "{} questions are open, so the answer needs the id of one",
+                several.len()
+            ),
+            hint: Some("`cf blocker list --status open` shows them".to_owned()),
+        }),
+    }
+}
+
+fn resolve(args: &OneArgs, console: &Console) -> Ended {
+    let (_, mut store, actor) = workspace::open_to_write()?;
+    let id = store.write(&actor, |tx| {
+        let id = tx.reader().find_blocker(&args.blocker)?;
+        tx.resolve(id)?;
+        Ok(id)
+    })?;
+    confirm(&store, id, console, "resolved")
+}
+
+/// Says what became of a question and of the task that it holds.
+fn confirm(store: &Store, id: BlockerId, console: &Console, what: &str) -> Ended {
+    let (blocker, task) = store.read(|reader| {
+        let blocker = reader.blocker(id)?;
+        let task = blocker.task.map(|id| reader.task(id)).transpose()?;
+        Ok((blocker, task))
+    })?;
+    let label = task.as_ref().map(cf_conductor::store::task::Task::label);
+    if console.json {
+        console.print_json(&BlockerJson::new(&blocker, label.as_ref()))?;
+        return Ok(0);
+    }
+    match task {
+        Some(task) => console.say(format_args!(
+            "{what} {} ({} is {})",
+            id.short(),
+            task.label(),
+            task.status
+        ))?,
+        None => console.say(format_args!("{what} {}", id.short()))?,
+    }
+    Ok(0)
+}
+
+fn list(args: &ListArgs, console: &Console) -> Ended {
+    let (_, store) = workspace::open_to_read()?;
+    let (mut blockers, labels) = store.read(|reader| {
+        let task = args
+            .task
+            .as_ref()
+            .map(|given| reader.find_task(given))
+            .transpose()?;
+        let blockers = reader.blockers(task, args.status)?;
+        let mut labels = Labels::default();
+        for blocker in &blockers {
+            if let Some(task) = blocker.task {
+                labels.of(reader, task)?;
+            }
+        }
+        Ok((blockers, labels))
+    })?;
+    blockers.sort_by_key(|blocker| blocker.status != BlockerStatus::Open);
+    let label = |blocker: &Blocker| blocker.task.and_then(|task| labels.0.get(&task).cloned());
+    if console.json {
+        let shapes: Vec<_> = blockers
+            .iter()
+            .map(|blocker| BlockerJson::new(blocker, label(blocker).as_ref()))
+            .collect();
+        console.print_json(&shapes)?;
+        return Ok(0);
+    }
+    let mut table = Table::new(&["ID", "STATUS", "TASK", "ASKED BY", "ASKED", "QUESTION"]);
+    for blocker in &blockers {
+        table.row([
+            blocker.id.short().into(),
+            Field::new(blocker.status.as_str(), look(blocker.status)),
+            Field::new(
+                label(blocker).as_ref().map_or("", TaskLabel::as_str),
+                Look::Strong,
+            ),
+            blocker.asked_by.as_str().into(),
+            time::short(blocker.asked_at).into(),
+            (&blocker.question).into(),
+        ]);
+    }
+    let mut out = console.out();
+    table.write(console, &mut out)?;
+    out.flush()?;
+    Ok(0)
+}
+
+const fn look(status: BlockerStatus) -> Look {
+    match status {
+        BlockerStatus::Open => Look::Warn,
+        BlockerStatus::Answered => Look::Good,
+        BlockerStatus::Resolved => Look::Dim,
+    }
+}
+
+fn show(args: &OneArgs, console: &Console) -> Ended {
+    let (_, store) = workspace::open_to_read()?;
+    let (blocker, label) = store.read(|reader| {
+        let blocker = reader.blocker(reader.find_blocker(&args.blocker)?)?;
+        let label = blocker.task.map(|task| reader.label(task)).transpose()?;
+        Ok((blocker, label))
+    })?;
+    if console.json {
+        console.print_json(&BlockerJson::new(&blocker, label.as_ref()))?;
+        return Ok(0);
+    }
+    let mut out = console.out();
+    writeln!(
+        out,
+        "{}  {}",
+        blocker.id,
+        console.paint(look(blocker.status), blocker.status)
+    )?;
+    if let Some(label) = &label {
+        writeln!(out, "  task        {label}")?;
+    }
+    writeln!(
+        out,
+        "  asked by    {}, {}",
+        blocker.asked_by,
+        time::short(blocker.asked_at)
+    )?;
+    writeln!(out, "\n{}", text::clean(blocker.question.trim_end()))?;
+    if let Some(answer) = &blocker.answer {
+        let at = blocker.answered_at.map_or_else(String::new, time::short);
+        writeln!(out, "\n{} {at}", console.paint(Look::Strong, "Answer"))?;
+        writeln!(out, "{}", text::clean(answer))?;
+    }
+    out.flush()?;
+    Ok(0)
+}

@@ -1,0 +1,145 @@
+//! `cf reconcile`: what the sources find about batches that have not ended, and acting on it where nobody else does.
+
+use std::io::Write as _;
+
+use cf_conductor::conductor::{LookOver, look_over};
+use cf_conductor::store::Store;
+use cf_conductor::wake::WakeFile;
+use cf_conductor::workspace::Workspace;
+use cf_core::{Actor, TaskId};
+use cf_reconcile::{Merged, ReconcileAction};
+use serde_json::{Value, json};
+
+use super::batch::{finish_pass, setup_of};
+use super::{Ended, Labels, find_task};
+use crate::args::ReconcileArgs;
+use crate::console::{Console, Look};
+use crate::error::CliError;
+use crate::render::text;
+use crate::workspace;
+
+pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
+    let (workspace, store, actor) = workspace::open_to_write()?;
+    if let (Actor::Attempt(_), false) = (&actor, args.dry_run) {
+        return Err(cf_conductor::store::StoreError::NotForAgents {
+            deed: "reconcile".to_owned(),
+        }
+        .into());
+    }
+    let only: Vec<TaskId> = store.read(|reader| {
+        args.tasks
+            .iter()
+            .map(|given| find_task(reader, &actor, given))
+            .collect()
+    })?;
+    let mut setup = setup_of(&workspace)?;
+    let mut looks = look_over(
+        &store,
+        &mut setup,
+        (!only.is_empty()).then_some(only.as_slice()),
+    )?;
+    for look in &mut looks {
+        look.findings
+            .retain(|found| found.winner.action != ReconcileAction::None);
+    }
+    show(&looks, &store, args, console)?;
+    if args.dry_run {
+        return Ok(0);
+    }
+    for look in &looks {
+        if look.conductor.is_some() {
+            wake(&workspace)?;
+        } else if !look.findings.is_empty() {
+            finish_pass(&workspace, look.batch, console)?;
+        }
+    }
+    Ok(0)
+}
+
+/// Whoever conducts a batch is made to look at once.
+fn wake(workspace: &Workspace) -> Result<(), CliError> {
+    let path = workspace.wake_file();
+    let file = WakeFile::open(&path).map_err(|source| CliError::File {
+        what: "open",
+        path,
+        source,
+    })?;
+    file.poke();
+    Ok(())
+}
+
+fn show(
+    looks: &[LookOver],
+    store: &Store,
+    args: &ReconcileArgs,
+    console: &Console,
+) -> Result<(), CliError> {
+    if console.json {
+        console.print_json(&looks.iter().map(shape).collect::<Vec<_>>())?;
+        return Ok(());
+    }
+    let mut out = console.out();
+    if looks.is_empty() {
+        writeln!(out, "no batch is running, so there is nothing to compare")?;
+    }
+    let mut labels = Labels::default();
+    for look in looks {
+        let owner = match (look.conductor, args.dry_run) {
+            (Some(_), true) => "its conductor acts on this itself",
+            (Some(_), false) => "its conductor acts on this itself, and was told to look",
+            (None, true) => "its conductor is gone",
+            (None, false) => "its conductor is gone, so this command acts",
+        };
+        writeln!(
+            out,
+            "{}: {owner}",
+            console.paint(Look::Strong, format_args!("batch {}", look.batch.short()))
+        )?;
+        if look.findings.is_empty() {
+            writeln!(out, "  nothing to do")?;
+        }
+        for found in &look.findings {
+            let label = store.read(|reader| labels.of(reader, found.winner.task_id))?;
+            writeln!(out, "  {}", finding_line(found, label.as_str()))?;
+        }
+        for (source, why) in &look.unknown {
+            writeln!(out, "  {source} could not be read: {}", text::line(why))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// A finding on one line: action, task, every reason, source.
+pub(super) fn finding_line(found: &Merged, label: &str) -> String {
+    let reasons: Vec<String> = found.reasons().map(ToString::to_string).collect();
+    format!(
+        "{:<11}  {}  {} ({})",
+        found.winner.action.as_str(),
+        text::line(label),
+        text::line(&reasons.join("; ")),
+        text::line(found.winner.source.as_str())
+    )
+}
+
+fn shape(look: &LookOver) -> Value {
+    let findings: Vec<Value> = look.findings.iter().map(finding_json).collect();
+    let unknown: Vec<Value> = look
+        .unknown
+        .iter()
+        .map(|(source, why)| json!({ "source": source, "why": why }))
+        .collect();
+    json!({
+        "batch": look.batch,
+        "conductor": { "alive": look.conductor.is_some(), "pid": look.conductor.filter(|pid| *pid != 0) },
+        "findings": findings,
+        "unknown": unknown,
+    })
+}
+
+/// A finding with those that it outweighs.
+pub(super) fn finding_json(found: &Merged) -> Value {
+    let mut shape = serde_json::to_value(&found.winner).expect("a finding is JSON");
+    shape["also"] = serde_json::to_value(&found.also).expect("findings are JSON");
+    shape
+}

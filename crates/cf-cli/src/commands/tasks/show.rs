@@ -1,0 +1,198 @@
+//! `cf tasks list`, `show` and `graph`.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use cf_conductor::store::Store;
+use cf_conductor::store::event::EventFilter;
+use cf_conductor::store::read_cli::TaskLine;
+
+use super::super::{Ended, Labels, find_task};
+use crate::args::tasks::{GraphArgs, ListArgs, ShowArgs};
+use crate::console::Console;
+use crate::error::CliError;
+use crate::render::graph::{self, Node};
+use crate::render::json::{AttemptJson, BlockerJson, EventJson, FullTaskJson, TaskJson};
+use crate::render::task::{self, FullTask};
+use crate::render::text;
+use crate::workspace;
+
+/// `cf tasks list`.
+pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
+    let (_, store) = workspace::open_to_read()?;
+    let mut out = console.out();
+    if console.json {
+        list_json(args, &store, &mut out)?;
+    } else if console.width.is_some() {
+        let mut table = task::table();
+        store.read(|reader| {
+            reader.tasks(&args.status, |view| {
+                task::add_row(&mut table, &view.task, view.open_blockers);
+                Ok(())
+            })
+        })?;
+        table.write(console, &mut out)?;
+    } else {
+        list_lines(args, &store, &mut out)?;
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+/// A line a task, a tab between the columns: short id, key, status, priority, open blockers, title. Written as the rows
+/// are read, because a list of ten thousand is read by other programs again and again.
+fn list_lines(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
+    let mut written = Ok(());
+    store.read(|reader| {
+        reader.task_lines(&args.status, |line| {
+            written = write_line(out, &line);
+            match &written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        })
+    })?;
+    Ok(written?)
+}
+
+fn write_line(out: &mut impl Write, line: &TaskLine<'_>) -> io::Result<()> {
+    let mut column = |text: &str| {
+        out.write_all(text.as_bytes())?;
+        out.write_all(b"\t")
+    };
+    column(line.id.get(..8).unwrap_or(line.id))?;
+    column(line.key.unwrap_or_default())?;
+    column(line.status)?;
+    if line.priority == 0 {
+        column("0")?;
+    } else {
+        column(&line.priority.to_string())?;
+    }
+    if line.open_blockers == 0 {
+        column("")?;
+    } else {
+        column(&line.open_blockers.to_string())?;
+    }
+    out.write_all(text::line(line.title).as_bytes())?;
+    out.write_all(b"\n")
+}
+
+fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
+    let mut written = Ok(());
+    let mut lead = "[";
+    store.read(|reader| {
+        let links = reader.links_by_task()?;
+        reader.tasks(&args.status, |view| {
+            let own = links.get(&view.task.id).map_or(&[][..], Vec::as_slice);
+            let shape = TaskJson::new(&view.task, &view.depends_on, own, view.open_blockers);
+            if written.is_ok() {
+                written = out.write_all(lead.as_bytes()).and_then(|()| {
+                    serde_json::to_writer(&mut *out, &shape).map_err(io::Error::from)
+                });
+            }
+            lead = ",\n";
+            Ok(())
+        })
+    })?;
+    written?;
+    writeln!(out, "{}", if lead == "[" { "[]" } else { "]" })?;
+    Ok(())
+}
+
+/// `cf tasks show`.
+pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
+    let (workspace, store) = workspace::open_to_read()?;
+    let actor = cf_conductor::caller::actor(&store)?;
+    let mut out = console.out();
+    // Everything is read in one transaction, so that what is shown was true together.
+    let mut labels = Labels::default();
+    let (view, links, blockers, attempts, events, depends_on, dependents) =
+        store.read(|reader| {
+            let id = find_task(reader, &actor, &args.task)?;
+            let view = reader.task_view(id)?;
+            let mut depends_on = Vec::new();
+            for on in &view.depends_on {
+                depends_on.push((labels.of(reader, *on)?, reader.task(*on)?.status));
+            }
+            let mut dependents = Vec::new();
+            for id in reader.dependents(id)? {
+                dependents.push(labels.of(reader, id)?);
+            }
+            Ok((
+                view,
+                reader.links(id)?,
+                reader.blockers(Some(id), None)?,
+                reader.attempts(id)?,
+                reader.event_list(&EventFilter {
+                    task: Some(id),
+                    ..EventFilter::default()
+                })?,
+                depends_on,
+                dependents,
+            ))
+        })?;
+    let label = view.task.label();
+    if console.json {
+        let shape = FullTaskJson {
+            task: TaskJson::new(&view.task, &view.depends_on, &links, view.open_blockers),
+            blockers: blockers
+                .iter()
+                .map(|b| BlockerJson::new(b, Some(&label)))
+                .collect(),
+            attempts: attempts
+                .iter()
+                .map(|a| AttemptJson::new(a, &label, workspace.log_of(a.id)))
+                .collect(),
+            events: events.iter().map(EventJson::new).collect(),
+        };
+        console.print_json(&shape)?;
+        return Ok(0);
+    }
+    FullTask {
+        task: &view.task,
+        depends_on: &depends_on,
+        dependents: &dependents,
+        links: &links,
+        blockers: &blockers,
+        attempts: &attempts,
+        events: &events,
+    }
+    .write(console, &mut out)?;
+    out.flush()?;
+    Ok(0)
+}
+
+/// `cf tasks graph`.
+pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
+    let (_, store) = workspace::open_to_read()?;
+    let mut nodes = Vec::new();
+    store.read(|reader| {
+        reader.tasks(&[], |view| {
+            nodes.push(Node {
+                id: view.task.id,
+                label: view.task.label().to_string(),
+                title: view.task.title,
+                status: view.task.status,
+                depends_on: view.depends_on,
+            });
+            Ok(())
+        })
+    })?;
+    if console.json {
+        let shape: Vec<_> = nodes
+            .iter()
+            .map(|node| {
+                serde_json::json!({
+                    "id": node.id, "label": node.label, "title": node.title,
+                    "status": node.status, "depends_on": node.depends_on,
+                })
+            })
+            .collect();
+        console.print_json(&shape)?;
+        return Ok(0);
+    }
+    let mut out = console.out();
+    graph::write(console, &mut out, &nodes, args.format)?;
+    out.flush()?;
+    Ok(0)
+}

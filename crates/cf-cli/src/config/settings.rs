@@ -1,0 +1,128 @@
+//! From settings as they were written to what the conductor takes.
+
+use std::collections::BTreeMap;
+
+use cf_conductor::engine::{EngineConfig, EngineConfigError, EngineName, Engines};
+use cf_conductor::settings::Settings;
+use cf_core::Strategy;
+
+use super::layer::{Layer, known};
+
+/// Settings that make no engine.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EngineSettingError {
+    /// The table cannot be read.
+    #[error("{place}: [engines.{name}]: {problem}")]
+    Table {
+        place: String,
+        name: String,
+        problem: String,
+    },
+    /// The table can be read, and what it says makes no engine.
+    #[error("{place}: {source}")]
+    Engine {
+        place: String,
+        #[source]
+        source: EngineConfigError,
+    },
+}
+
+impl Layer {
+    /// The settings of a batch.
+    ///
+    /// # Panics
+    ///
+    /// On a layer that the defaults are not below.
+    pub(crate) fn settings(&self) -> Settings {
+        let strategy = known(self.strategy.as_ref());
+        let log_cap = known(self.log_cap.as_ref()).0;
+        Settings {
+            strategy,
+            max_parallel: match strategy {
+                Strategy::Serial => 1,
+                Strategy::Parallel => known(self.max_parallel.as_ref()).0 as usize,
+            },
+            on_failure: known(self.on_failure.as_ref()),
+            retry: known(self.retry.as_ref()).0,
+            retry_delay: known(self.retry_delay.as_ref()),
+            timeout: self.timeout.as_ref().map(|s| s.value.0),
+            stall_timeout: self.stall_timeout.as_ref().map(|s| s.value.0),
+            kill_grace: known(self.kill_grace.as_ref()),
+            ask_grace: known(self.ask_grace.as_ref()),
+            reconcile_interval: known(self.reconcile_interval.as_ref()),
+            wait_for_blockers: known(self.wait_for_blockers.as_ref()),
+            engine: self.engine.as_ref().map(|s| s.value.0.clone()),
+            isolation: known(self.isolation.as_ref()),
+            leftovers: known(self.leftovers.as_ref()),
+            keep: known(self.keep.as_ref()),
+            // What went wrong usually stands at the end.
+            log_head_bytes: log_cap / 4,
+            log_tail_bytes: log_cap - log_cap / 4,
+        }
+    }
+
+    /// Replaces in the stored settings of a batch what this layer says.
+    pub(crate) fn replace(&self, settings: &mut Settings) {
+        macro_rules! replace {
+            ($( $field:ident ),+) => { $( if let Some(setting) = &self.$field { settings.$field = setting.value.clone(); } )+ };
+        }
+        replace!(
+            on_failure,
+            retry_delay,
+            kill_grace,
+            isolation,
+            reconcile_interval,
+            wait_for_blockers
+        );
+        if let Some(retry) = &self.retry {
+            settings.retry = retry.value.0;
+        }
+        if let Some(limit) = &self.timeout {
+            settings.timeout = Some(limit.value.0);
+        }
+        if let Some(limit) = &self.stall_timeout {
+            settings.stall_timeout = Some(limit.value.0);
+        }
+        if let Some(engine) = &self.engine {
+            settings.engine = Some(engine.value.0.clone());
+        }
+        if let Some(slots) = &self.max_parallel {
+            settings.max_parallel = slots.value.0 as usize;
+            if settings.max_parallel > 1 {
+                settings.strategy = Strategy::Parallel;
+            }
+        }
+        if let Some(strategy) = &self.strategy {
+            settings.strategy = strategy.value;
+        }
+    }
+
+    /// Every engine: those built in, and those of the files.
+    ///
+    /// # Errors
+    ///
+    /// A table that makes no engine, with its place.
+    pub(crate) fn engines(&self) -> Result<Engines, EngineSettingError> {
+        let mut configs: BTreeMap<EngineName, EngineConfig> = BTreeMap::new();
+        for (name, setting) in &self.engines {
+            let place = setting.origin.to_string();
+            let table = |problem: String| EngineSettingError::Table {
+                place: place.clone(),
+                name: name.clone(),
+                problem,
+            };
+            let parsed: EngineName = name.parse().map_err(|error| table(format!("{error}")))?;
+            let config: EngineConfig = setting
+                .value
+                .clone()
+                .try_into()
+                .map_err(|error: toml::de::Error| table(error.message().to_owned()))?;
+            // One at a time, so that the complaint has the place of the table that it is about.
+            config
+                .engine(&parsed)
+                .map_err(|source| EngineSettingError::Engine { place, source })?;
+            configs.insert(parsed, config);
+        }
+        Ok(Engines::new(&configs).expect("each of them was tried before"))
+    }
+}

@@ -1,0 +1,216 @@
+//! The order of the layers, and what a wrong file is told.
+
+use super::layer::known;
+use super::*;
+use test_case::test_case;
+
+fn read(text: &str, owner: Owner) -> Result<Layer, String> {
+    let document = Document::new("config.toml", text.to_owned());
+    from_document(&document, owner).map_err(|error| error.to_string())
+}
+
+fn places(
+    environment: &[(&str, &str)],
+    workspace: &str,
+    user: &str,
+) -> (tempfile::TempDir, Places) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("w.toml"), workspace).unwrap();
+    std::fs::write(dir.path().join("u.toml"), user).unwrap();
+    let places = Places {
+        workspace: Some(dir.path().join("w.toml")),
+        user: Some(dir.path().join("u.toml")),
+        environment: environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), OsString::from(value)))
+            .collect(),
+    };
+    (dir, places)
+}
+
+fn retry(layer: &Layer) -> (u32, String) {
+    let setting = layer.retry.as_ref().unwrap();
+    let origin = setting.origin.to_string();
+    let short = origin.rsplit('/').next().unwrap().to_owned();
+    (setting.value.0, short)
+}
+
+#[test]
+fn the_nearer_place_wins_and_says_so() {
+    let flag = Layer {
+        retry: Some(Setting {
+            value: Retries(5),
+            origin: Origin::Flag("--retry"),
+        }),
+        ..Layer::default()
+    };
+    let plan = Layer {
+        retry: Some(Setting {
+            value: Retries(4),
+            origin: Origin::Plan(Place {
+                file: "plan.toml".into(),
+                line: 9,
+            }),
+        }),
+        ..Layer::default()
+    };
+    let (_dir, all) = places(&[("CF_RETRY", "3")], "\nretry = 2", "retry = 1");
+    let none = Layer::default;
+    assert_eq!(
+        retry(&all.resolve(flag, plan.clone()).unwrap()),
+        (5, "--retry".to_owned())
+    );
+    assert_eq!(
+        retry(&all.resolve(none(), plan).unwrap()),
+        (4, "plan.toml:9".to_owned())
+    );
+    assert_eq!(
+        retry(&all.resolve(none(), none()).unwrap()),
+        (3, "environment, CF_RETRY".to_owned())
+    );
+    let (_dir, files) = places(&[("CF_RETRY", "")], "\nretry = 2", "retry = 1");
+    assert_eq!(
+        retry(&files.resolve(none(), none()).unwrap()),
+        (2, "w.toml:2".to_owned())
+    );
+    let (_dir, user) = places(&[], "", "retry = 1");
+    assert_eq!(
+        retry(&user.resolve(none(), none()).unwrap()),
+        (1, "u.toml:1".to_owned())
+    );
+    assert_eq!(
+        retry(&Places::default().resolve(none(), none()).unwrap()),
+        (0, "default".to_owned())
+    );
+}
+
+#[test]
+fn several_agents_mean_parallel() {
+    let (_dir, places) = places(&[("CF_MAX_PARALLEL", "3")], "", "");
+    let layer = places.resolve(Layer::default(), Layer::default()).unwrap();
+    assert_eq!(known(layer.strategy.as_ref()), Strategy::Parallel);
+    let flags = Layer {
+        strategy: Some(Setting {
+            value: Strategy::Serial,
+            origin: Origin::Flag("--strategy"),
+        }),
+        ..Layer::default()
+    };
+    let layer = places.resolve(flags, Layer::default()).unwrap();
+    assert_eq!(known(layer.strategy.as_ref()), Strategy::Serial);
+}
+
+#[test]
+fn one_agent_at_a_time_is_the_default() {
+    let layer = Places::default()
+        .resolve(Layer::default(), Layer::default())
+        .unwrap();
+    assert_eq!(known(layer.strategy.as_ref()), Strategy::Serial);
+    assert_eq!(known(layer.max_parallel.as_ref()), Slots(4));
+}
+
+#[test]
+fn waiting_for_blockers_needs_passes() {
+    let (_dir, places) = places(&[], "reconcile_interval = 0\nwait_for_blockers = true", "");
+    let error = places
+        .resolve(Layer::default(), Layer::default())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("reconcile_interval is 0"),
+        "{error}"
+    );
+}
+
+#[test]
+fn our_own_variable_wins_over_the_shared_one() {
+    for (environment, expected) in [
+        (&[("RECONCILE_GITHUB", "false")][..], false),
+        (
+            &[
+                ("CF_RECONCILE_GITHUB", "true"),
+                ("RECONCILE_GITHUB", "false"),
+            ][..],
+            true,
+        ),
+    ] {
+        let (_dir, places) = places(environment, "", "");
+        let layer = places.resolve(Layer::default(), Layer::default()).unwrap();
+        assert_eq!(known(layer.reconcile_github.as_ref()), expected);
+    }
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let (_dir, places) = places(&[("CF_MAX_PARALLEL", "0")], "", "");
+    let error = places
+        .resolve(Layer::default(), Layer::default())
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the environment variable CF_MAX_PARALLEL: 0 is not allowed: expected a whole number from 1 to 10000"
+    );
+}
+
+#[test_case("max_paralel = 3" => "config.toml:1: unknown key `max_paralel` in the configuration; did you mean `max_parallel`?"; "a typing error")]
+#[test_case("\n\nretry = \"many\"" => "config.toml:3: `retry`: expected a whole number from 0 to 1000, found a string"; "a wrong type")]
+#[test_case("kill_grace = -5" => "config.toml:1: `kill_grace`: \"-5\" is not a duration: it is negative; write for example `500ms`, `30s`, `2m`, `1h30m`, or plain seconds"; "a negative duration")]
+#[test_case("strategy = \"both\"" => "config.toml:1: `strategy`: \"both\" is not a strategy; allowed: serial, parallel"; "a wrong word")]
+#[test_case("[github]\nclosed = 1" => "config.toml:2: unknown key `closed` in [github]; did you mean `closed_unmerged`?"; "an unknown key in a table")]
+#[test_case("github = 3" => "config.toml:1: `github` must be a table, not an integer"; "a table that is none")]
+#[test_case("[github]\napi_url = \"https://ghe.example\"" => "config.toml:2: `github.api_url` decides where a token goes and is read from the user's own file only"; "where a token goes")]
+#[test_case("[engines.\"A b\"]\nx = 1" => "config.toml:1: \"A b\" is not the name of an engine: lower-case letters, digits, `-` and `_`, at most 64"; "an engine name")]
+fn a_wrong_file_is_told(text: &str) -> String {
+    read(text, Owner::Workspace).unwrap_err()
+}
+
+#[test]
+fn every_complaint_is_made_at_once() {
+    let text = read(
+        "retry = true\nfoo = 1\n[github]\nwait = []\n",
+        Owner::Workspace,
+    )
+    .unwrap_err();
+    let lines: Vec<&str> = text.lines().map(|l| &l[..14]).collect();
+    assert_eq!(
+        lines,
+        ["config.toml:1:", "config.toml:2:", "config.toml:4:"]
+    );
+}
+
+#[test]
+fn the_users_file_decides_where_a_token_goes() {
+    let text = "[github]\napi_url = \"https://ghe.example/api/v3/\"\nhosts = [\"ghe.example\"]";
+    let layer = read(text, Owner::User).unwrap();
+    assert_eq!(
+        layer.github_api_url.unwrap().value.0,
+        "https://ghe.example/api/v3"
+    );
+    assert_eq!(layer.github_hosts.unwrap().value, ["ghe.example"]);
+}
+
+#[test]
+fn an_engine_is_taken_whole_from_the_nearer_file() {
+    let (_dir, places) = places(
+        &[],
+        "[engines.codex]\npermissions = \"read\"",
+        "[engines.codex]\nmodel = \"x\"\n[engines.mine]\ncommand = [\"a\"]",
+    );
+    let layer = places.resolve(Layer::default(), Layer::default()).unwrap();
+    assert_eq!(layer.engines.len(), 2);
+    assert!(layer.engines["codex"].value.contains_key("permissions"));
+    assert!(!layer.engines["codex"].value.contains_key("model"));
+}
+
+#[test]
+fn the_example_shows_every_setting_at_its_default() {
+    let text = include_str!("../../../../examples/config.toml");
+    let example = read(text, Owner::User).unwrap();
+    let defaults = Layer::defaults();
+    for ((key, shown), (_, default)) in example.rows().into_iter().zip(defaults.rows()) {
+        if let (Some((shown, _)), Some((default, _))) = (&shown, &default) {
+            assert_eq!(shown, default, "{}", key.name);
+        }
+        let mentioned = text.contains(&format!("{} =", key.name.rsplit('.').next().unwrap()));
+        assert!(mentioned, "{} is not in the example", key.name);
+    }
+}

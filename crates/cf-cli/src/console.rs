@@ -1,0 +1,207 @@
+//! Where output goes: colours or none, a terminal's width or a pipe, words or JSON.
+//!
+//! Nothing prints with `println!`: a reader that closes the pipe early must end the program quietly, so every write
+//! returns its error.
+
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal as _, StderrLock, StdoutLock, Write};
+
+use anstream::{AutoStream, ColorChoice};
+use clap::builder::styling::{AnsiColor, Style};
+
+use crate::args::{Color, Global};
+
+/// The width of tables on a terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
+
+/// How this run prints.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Console {
+    /// JSON instead of words.
+    pub(crate) json: bool,
+    /// Only what was asked for.
+    pub(crate) quiet: bool,
+    /// The width of the terminal that output goes to; none for a pipe or a file.
+    pub(crate) width: Option<usize>,
+    styled_out: bool,
+    styled_err: bool,
+}
+
+/// The few styles that are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// As everything else.
+    Plain,
+    /// Headings and names.
+    Strong,
+    /// What matters less.
+    Dim,
+    /// Done.
+    Good,
+    /// Failed.
+    Bad,
+    /// Waits for somebody, or was left out.
+    Warn,
+    /// At work.
+    Busy,
+}
+
+impl Look {
+    const fn style(self) -> Style {
+        match self {
+            Self::Plain => Style::new(),
+            Self::Strong => Style::new().bold(),
+            Self::Dim => Style::new().dimmed(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
+            Self::Warn => AnsiColor::Yellow.on_default(),
+            Self::Busy => AnsiColor::Cyan.on_default(),
+        }
+    }
+}
+
+/// A text in a style, or bare when the output takes no styles.
+#[derive(Debug)]
+pub(crate) struct Painted<T> {
+    text: T,
+    style: Option<Style>,
+}
+
+impl<T: fmt::Display> fmt::Display for Painted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.style {
+            None => self.text.fmt(f),
+            Some(style) => {
+                write!(f, "{style}")?;
+                self.text.fmt(f)?;
+                write!(f, "{style:#}")
+            }
+        }
+    }
+}
+
+impl Console {
+    /// Looks at the options, the environment and the terminal.
+    pub(crate) fn new(global: &Global) -> Self {
+        let chosen = |auto: bool| match global.color {
+            Color::Auto => auto,
+            Color::Always => true,
+            Color::Never => false,
+        };
+        let stdout = io::stdout();
+        Self {
+            json: global.json,
+            quiet: global.quiet,
+            width: stdout.is_terminal().then(terminal_width),
+            styled_out: chosen(AutoStream::choice(&stdout) != ColorChoice::Never),
+            styled_err: chosen(AutoStream::choice(&io::stderr()) != ColorChoice::Never),
+        }
+    }
+
+    /// Words without styles for a terminal of this width, or a pipe. For tests.
+    #[cfg(test)]
+    pub(crate) const fn plain(width: Option<usize>) -> Self {
+        Self {
+            json: false,
+            quiet: false,
+            width,
+            styled_out: false,
+            styled_err: false,
+        }
+    }
+
+    /// Standard output, buffered. What is written must be flushed by the caller.
+    pub(crate) fn out(&self) -> BufWriter<StdoutLock<'static>> {
+        BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+    }
+
+    /// Standard error.
+    pub(crate) fn err(&self) -> StderrLock<'static> {
+        io::stderr().lock()
+    }
+
+    /// `text` for standard output.
+    pub(crate) const fn paint<T>(&self, look: Look, text: T) -> Painted<T> {
+        Painted {
+            text,
+            style: if self.styled_out && !matches!(look, Look::Plain) {
+                Some(look.style())
+            } else {
+                None
+            },
+        }
+    }
+
+    /// `text` for standard error.
+    pub(crate) const fn paint_err<T>(&self, look: Look, text: T) -> Painted<T> {
+        Painted {
+            text,
+            style: if self.styled_err && !matches!(look, Look::Plain) {
+                Some(look.style())
+            } else {
+                None
+            },
+        }
+    }
+
+    /// The same console for a part of a command whose JSON was printed already.
+    pub(crate) const fn without_json(self) -> Self {
+        Self {
+            json: false,
+            quiet: self.quiet || self.json,
+            ..self
+        }
+    }
+
+    /// Whether both what is shown live and what the person types go to a terminal.
+    pub(crate) fn is_live(&self) -> bool {
+        self.width.is_some() && !self.json && io::stderr().is_terminal()
+    }
+
+    /// A line for a person who waits for a confirmation; nothing with `--quiet` or `--json`.
+    ///
+    /// # Errors
+    ///
+    /// Standard output refuses.
+    pub(crate) fn say(&self, line: fmt::Arguments<'_>) -> io::Result<()> {
+        if self.quiet || self.json {
+            return Ok(());
+        }
+        let mut out = self.out();
+        writeln!(out, "{line}")?;
+        out.flush()
+    }
+
+    /// A line on standard error that does not belong to the result; nothing with `--quiet`.
+    pub(crate) fn warn(&self, line: fmt::Arguments<'_>) {
+        if !self.quiet {
+            // Nobody is left to be told when standard error is closed.
+            let _ = writeln!(
+                self.err(),
+                "{} {line}",
+                self.paint_err(Look::Warn, "warning:")
+            );
+        }
+    }
+
+    /// One JSON value on a line of its own.
+    ///
+    /// # Errors
+    ///
+    /// Standard output refuses.
+    pub(crate) fn print_json(&self, value: &impl serde::Serialize) -> io::Result<()> {
+        let mut out = self.out();
+        serde_json::to_writer(&mut out, value)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    }
+}
+
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .or_else(|| std::env::var("COLUMNS").ok()?.parse().ok())
+        .unwrap_or(USUAL_WIDTH)
+}

@@ -1,0 +1,322 @@
+//! TOML files that people write: read within a limit, and every complaint with its line.
+//!
+//! Knows nothing of plans or settings; [`crate::plan`] and [`crate::config`] say what a file may hold.
+
+use std::fmt;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The largest file that is read, in bytes. The largest sensible plan is a few megabytes; beyond this it is a mistake,
+/// and reading it would only cost memory.
+pub(crate) const LARGEST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How many complaints about one file are shown.
+const MOST_PROBLEMS: usize = 20;
+
+/// A file's text, and the name under which complaints call it.
+#[derive(Debug)]
+pub(crate) struct Document {
+    name: String,
+    text: String,
+}
+
+/// A file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DocumentError {
+    #[error("cannot read {name}")]
+    Read {
+        name: String,
+        source: std::io::Error,
+    },
+    #[error("{name} is larger than {} MiB and was not read", LARGEST_BYTES / 1024 / 1024)]
+    TooLarge { name: String },
+    #[error("{name}:{line}: not valid UTF-8")]
+    NotUtf8 { name: String, line: usize },
+    #[error("{0}")]
+    Wrong(Problems),
+}
+
+/// One thing that is wrong in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+/// Everything that is wrong in a file, by line. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problems {
+    name: String,
+    list: Vec<Problem>,
+}
+
+impl Problems {
+    /// Every complaint as `file:line: what`.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        let shown = self
+            .list
+            .iter()
+            .take(MOST_PROBLEMS)
+            .map(|p| format!("{}:{}: {}", self.name, p.line, p.message));
+        let hidden = self.list.len().saturating_sub(MOST_PROBLEMS);
+        shown.chain((hidden > 0).then(|| format!("{}: and {hidden} more", self.name)))
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, line) in self.lines().enumerate() {
+            if at > 0 {
+                f.write_str("\n")?;
+            }
+            f.write_str(&line)?;
+        }
+        Ok(())
+    }
+}
+
+impl Document {
+    /// Reads a file, or standard input for `-`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is larger than [`LARGEST_BYTES`], or is not UTF-8.
+    pub(crate) fn read(path: &Path) -> Result<Self, DocumentError> {
+        if path.as_os_str() == "-" {
+            return Self::from_reader("standard input", std::io::stdin().lock());
+        }
+        let name = path.display().to_string();
+        let failed = |source| DocumentError::Read {
+            name: name.clone(),
+            source,
+        };
+        let file = std::fs::File::open(path).map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        if meta.is_dir() {
+            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+        }
+        if meta.len() > LARGEST_BYTES {
+            return Err(DocumentError::TooLarge { name });
+        }
+        Self::from_reader(&name, file)
+    }
+
+    fn from_reader(name: &str, reader: impl Read) -> Result<Self, DocumentError> {
+        let mut bytes = Vec::new();
+        // A device or a pipe has no length to ask for, so the limit holds while reading too.
+        reader
+            .take(LARGEST_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|source| DocumentError::Read {
+                name: name.to_owned(),
+                source,
+            })?;
+        if bytes.len() as u64 > LARGEST_BYTES {
+            return Err(DocumentError::TooLarge {
+                name: name.to_owned(),
+            });
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            DocumentError::NotUtf8 {
+                name: name.to_owned(),
+                line: line_at(&error.as_bytes()[..valid]),
+            }
+        })?;
+        Ok(Self::new(name, text))
+    }
+
+    /// Takes a text that was read elsewhere.
+    pub(crate) fn new(name: &str, text: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            text,
+        }
+    }
+
+    /// What complaints call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The whole text.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The line, counted from 1, of a byte offset.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        line_at(&self.text.as_bytes()[..at.min(self.text.len())])
+    }
+
+    /// Reads the text as TOML.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is not TOML in it.
+    pub(crate) fn table(&self) -> Result<DeTable<'_>, DocumentError> {
+        let (table, errors) = DeTable::parse_recoverable(&self.text);
+        if errors.is_empty() {
+            return Ok(table.into_inner());
+        }
+        let mut complaints = Complaints::new(self);
+        for error in errors {
+            complaints.at(&error.span().unwrap_or(0..0), error.message().to_owned());
+        }
+        complaints.finish()?;
+        Ok(table.into_inner())
+    }
+}
+
+fn line_at(before: &[u8]) -> usize {
+    before.iter().filter(|b| **b == b'\n').count() + 1
+}
+
+/// Complaints about one document, collected so that a person sees all of them at once.
+#[derive(Debug)]
+pub(crate) struct Complaints<'d> {
+    document: &'d Document,
+    list: Vec<(usize, String)>,
+}
+
+impl<'d> Complaints<'d> {
+    pub(crate) fn new(document: &'d Document) -> Self {
+        Self {
+            document,
+            list: Vec::new(),
+        }
+    }
+
+    /// Adds a complaint about the text at `span`.
+    pub(crate) fn at(&mut self, span: &Range<usize>, message: String) {
+        self.list.push((span.start, message));
+    }
+
+    /// Adds a complaint about a key that means nothing where it stands, with the nearest that does.
+    pub(crate) fn unknown(
+        &mut self,
+        key: &Spanned<std::borrow::Cow<'_, str>>,
+        place: &str,
+        known: &[&str],
+    ) {
+        let name = key.get_ref();
+        let tail = match nearest(name, known) {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None => format!("; known here: {}", known.join(", ")),
+        };
+        self.at(
+            &key.span(),
+            format!("unknown key `{name}` in {place}{tail}"),
+        );
+    }
+
+    /// Complains unless `value` is a table.
+    pub(crate) fn table<'t, 'i>(
+        &mut self,
+        key: &str,
+        value: &'t Spanned<DeValue<'i>>,
+    ) -> Option<&'t DeTable<'i>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            let found = value.get_ref().type_str();
+            self.at(
+                &value.span(),
+                format!("`{key}` must be a table, not {}", article(found)),
+            );
+        }
+        table
+    }
+
+    /// Ends the collection.
+    ///
+    /// # Errors
+    ///
+    /// Whatever was complained about, by line.
+    pub(crate) fn finish(mut self) -> Result<(), DocumentError> {
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        self.list.sort();
+        Err(DocumentError::Wrong(Problems {
+            name: self.document.name.clone(),
+            list: self
+                .list
+                .into_iter()
+                .map(|(at, message)| Problem {
+                    line: self.document.line(at),
+                    message,
+                })
+                .collect(),
+        }))
+    }
+}
+
+/// The known word that `word` most likely means.
+pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    let folded = word.to_lowercase().replace('-', "_");
+    known
+        .iter()
+        .map(|k| (strsim::jaro_winkler(&folded, k), *k))
+        .filter(|(likeness, _)| *likeness >= 0.8)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, k)| k)
+}
+
+/// A TOML type with its article: `a string`, `an integer`.
+pub(crate) fn article(type_name: &str) -> String {
+    let vowel = type_name.starts_with(['a', 'e', 'i', 'o', 'u']);
+    format!("{} {type_name}", if vowel { "an" } else { "a" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_hundred_megabytes_is_refused_unread() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.toml");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(100 * 1024 * 1024).unwrap();
+        let error = Document::read(&path).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("larger than 16 MiB and was not read"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn an_endless_reader_is_refused() {
+        let error = Document::from_reader("zero", std::io::repeat(b'a')).unwrap_err();
+        assert!(matches!(error, DocumentError::TooLarge { .. }));
+    }
+
+    #[test]
+    fn invalid_utf8_is_named_with_its_line() {
+        let error = Document::from_reader("p", &b"a = 1\nb = '\xff'\n"[..]).unwrap_err();
+        assert_eq!(error.to_string(), "p:2: not valid UTF-8");
+    }
+
+    #[test]
+    fn what_is_not_toml_is_named_with_its_line() {
+        let document = Document::new("p", "a = 1\n\nb = = 2\na = 3\n".to_owned());
+        let text = document.table().unwrap_err().to_string();
+        assert!(text.starts_with("p:3: "), "{text}");
+        assert!(text.contains("\np:4: "), "{text}");
+    }
+
+    #[test]
+    fn the_nearest_word_is_suggested() {
+        let known = ["title", "depends_on", "max_parallel"];
+        assert_eq!(nearest("titel", &known), Some("title"));
+        assert_eq!(nearest("max-parallel", &known), Some("max_parallel"));
+        assert_eq!(nearest("depend", &known), Some("depends_on"));
+        assert_eq!(nearest("zzz", &known), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! The only place that turns errors into words, hints and exit codes.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use cf_conductor::conductor::ConductorError;
+use cf_conductor::store::StoreError;
+use cf_conductor::workspace::WorkspaceError;
+use serde::Serialize;
+
+use crate::config::ConfigError;
+use crate::console::{Console, Look};
+use crate::document::DocumentError;
+use crate::render::text;
+
+/// `cf` itself failed, or refused because of what it found.
+pub(crate) const FAILED: u8 = 1;
+/// What the caller wrote is wrong: the command line, a plan file or the configuration.
+pub(crate) const USAGE: u8 = 2;
+
+/// Why a command did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Conductor(#[from] ConductorError),
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There is no workspace where one is needed.
+    #[error("there is no workspace in {} or above it", .0.display())]
+    NoWorkspace(PathBuf),
+    /// The words of the command line contradict each other or lack something.
+    #[error("{message}")]
+    Usage {
+        message: String,
+        hint: Option<String>,
+    },
+    /// What was asked for cannot be done with what is there.
+    #[error("{message}")]
+    Refused {
+        message: String,
+        hint: Option<String>,
+    },
+    #[error("cannot {what} {}", path.display())]
+    File {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("cannot write to standard output")]
+    Output(#[source] io::Error),
+    /// Whoever read the output has gone; nobody needs to be told.
+    #[error("the reader of the output has gone")]
+    Closed,
+}
+
+impl From<io::Error> for CliError {
+    /// An error of writing the output; every other input and output names what it was about.
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Output(error),
+        }
+    }
+}
+
+/// An error as `--json` prints it.
+#[derive(Serialize)]
+struct Report<'e> {
+    message: &'e str,
+    causes: &'e [String],
+    hint: Option<&'e str>,
+    exit_code: u8,
+}
+
+impl CliError {
+    /// A usage error.
+    pub(crate) fn usage(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Usage {
+            message: message.into(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    /// A refusal.
+    pub(crate) fn refused(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::Refused {
+            message: message.into(),
+            hint: Some(hint.into()),
+        }
+    }
+
+    /// What the process ends with.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Closed => 0,
+            Self::Usage { .. } | Self::Document(_) | Self::Config(_) => USAGE,
+            Self::Store(_)
+            | Self::Workspace(_)
+            | Self::Conductor(_)
+            | Self::NoWorkspace(_)
+            | Self::Refused { .. }
+            | Self::File { .. }
+            | Self::Output(_) => FAILED,
+        }
+    }
+
+    /// What to do next.
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => store_hint(error),
+            Self::Workspace(error) => workspace_hint(error),
+            Self::Conductor(error) => conductor_hint(error),
+            Self::NoWorkspace(_) => {
+                Some("make one with `cf init`, or name its folder with -C".to_owned())
+            }
+            Self::Usage { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
+            Self::Config(ConfigError::File(_) | ConfigError::Engine(_)) => {
+                Some("`cf config show` lists every setting".to_owned())
+            }
+            Self::Config(ConfigError::Environment { .. }) => {
+                Some("unset the variable, or correct it".to_owned())
+            }
+            Self::Config(ConfigError::Contradiction(_)) => Some(
+                "give a --reconcile-interval above 0, or leave out --wait-for-blockers".to_owned(),
+            ),
+            Self::Document(DocumentError::TooLarge { .. }) => {
+                Some("split it into several plans".to_owned())
+            }
+            Self::Document(_) | Self::File { .. } | Self::Output(_) | Self::Closed => None,
+        }
+    }
+
+    /// Says what went wrong on standard error, and returns the exit code.
+    pub(crate) fn report(&self, console: &Console) -> u8 {
+        let exit_code = self.exit_code();
+        if matches!(self, Self::Closed) {
+            return exit_code;
+        }
+        let full = self.to_string();
+        let mut lines = full.lines();
+        let message = lines.next().unwrap_or_default();
+        let also: Vec<String> = lines.map(str::to_owned).collect();
+        let causes = causes(self);
+        print(
+            console,
+            message,
+            &also,
+            &causes,
+            self.hint().as_deref(),
+            exit_code,
+        );
+        exit_code
+    }
+}
+
+/// Prints an error that the parser of the command line found, as JSON or in its own words.
+pub(crate) fn report_usage(error: &clap::Error, json: bool) -> u8 {
+    if !json {
+        let _ = error.print();
+        return USAGE;
+    }
+    let text = error.to_string();
+    let mut parts = text.split("\n\n");
+    let message = parts.next().unwrap_or_default();
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint: Vec<String> = parts
+        .map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|part| !part.is_empty())
+        .collect();
+    print_json(&message, &[], Some(&hint.join("; ")), USAGE);
+    USAGE
+}
+
+fn print(
+    console: &Console,
+    message: &str,
+    also: &[String],
+    causes: &[String],
+    hint: Option<&str>,
+    exit_code: u8,
+) {
+    if console.json {
+        let all: Vec<String> = also.iter().chain(causes).cloned().collect();
+        print_json(message, &all, hint, exit_code);
+        return;
+    }
+    let mut told = String::new();
+    let _ = writeln!(
+        told,
+        "{} {}",
+        console.paint_err(Look::Bad, "error:"),
+        text::clean(message)
+    );
+    for line in also {
+        let _ = writeln!(told, "  and: {}", text::clean(line));
+    }
+    for cause in causes {
+        let _ = writeln!(told, "  caused by: {}", text::clean(cause));
+    }
+    if let Some(hint) = hint {
+        let _ = writeln!(
+            told,
+            "{} {}",
+            console.paint_err(Look::Busy, "hint:"),
+            text::clean(hint)
+        );
+    }
+    let _ = console.err().write_all(told.as_bytes());
+}
+
+fn print_json(message: &str, causes: &[String], hint: Option<&str>, exit_code: u8) {
+    let report = serde_json::json!({
+        "error": Report { message, causes, hint, exit_code },
+    });
+    let _ = writeln!(io::stderr().lock(), "{report}");
+}
+
+/// What is below an error, each said once: a wrapper often repeats what it wraps.
+fn causes(error: &dyn Error) -> Vec<String> {
+    let mut list: Vec<String> = Vec::new();
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            list.push(text.clone());
+            said = text;
+        }
+        next = cause.source();
+    }
+    list
+}
+
+fn workspace_hint(error: &WorkspaceError) -> Option<String> {
+    Some(match error {
+        WorkspaceError::Store(error) => return store_hint(error),
+        WorkspaceError::Refused { path, .. } => format!(
+            "if {} is yours and you trust it, make it a folder that you own and only you can write to",
+            path.display()
+        ),
+        WorkspaceError::File { path, .. } => {
+            format!("check that you may read and write {}", path.display())
+        }
+    })
+}
+
+fn conductor_hint(error: &ConductorError) -> Option<String> {
+    Some(match error {
+        ConductorError::Store(error) => return store_hint(error),
+        ConductorError::Workspace(error) => return workspace_hint(error),
+        ConductorError::Refused { hint, .. } => return hint.clone(),
+        ConductorError::Abandoned { source, .. } => {
+            return conductor_hint(source).or_else(|| Some("go on with `cf resume`".to_owned()));
+        }
+        ConductorError::Conducted { batch, .. } => format!(
+            "watch it with `cf follow {0}`, or stop it with `cf stop {0}`",
+            batch.short()
+        ),
+        ConductorError::Vanished { .. } => {
+            "something removed the .cf folder while the batch ran; `git clean` needs `-e .cf`"
+                .to_owned()
+        }
+        ConductorError::Executor(_)
+        | ConductorError::Platform(_)
+        | ConductorError::System { .. } => return None,
+    })
+}
+
+fn store_hint(error: &StoreError) -> Option<String> {
+    Some(match error {
+        StoreError::Open { path, source } => {
+            let folder = path.parent().unwrap_or(path);
+            if source.to_string().contains("not a database") {
+                format!("{} is something else; move it away and run `cf init`", path.display())
+            } else {
+                format!("make {} readable and writable", folder.display())
+            }
+        }
+        StoreError::Missing { .. } => "make a workspace with `cf init`".to_owned(),
+        StoreError::Foreign { path } => format!(
+            "the file was not touched; move {} away and run `cf init`",
+            path.display()
+        ),
+        StoreError::Newer { .. } => "update cf; the file was not touched".to_owned(),
+        StoreError::MigrationUnderLiveBatch { .. } => {
+            "wait until that batch has ended, or stop it with the cf that runs it".to_owned()
+        }
+        StoreError::Migrate { .. } => {
+            "the database was not changed; a copy from before the migration lies beside it".to_owned()
+        }
+        StoreError::Sql { source, .. } => {
+            let said = source.to_string();
+            if said.contains("readonly") {
+                "make the workspace's .cf folder writable".to_owned()
+            } else if said.contains("full") {
+                "free some space; nothing was changed".to_owned()
+            } else if error.is_transient() {
+                "try again; another process was writing for too long".to_owned()
+            } else {
+                return None;
+            }
+        }
+        StoreError::Unknown { what, similar, .. } => match (similar.as_slice(), *what) {
+            ([], "task") => "`cf tasks list` shows them; an id needs its first 4 or more characters".to_owned(),
+            ([], "batch") => "`cf work batch list` shows them; an id needs its first 4 or more characters".to_owned(),
+            ([], "blocker") => "`cf blocker list` shows them; an id needs its first 4 or more characters".to_owned(),
+            ([], _) => return None,
+            (similar, _) => format!("did you mean {}?", similar.join(" or ")),
+        },
+        StoreError::Ambiguous { .. } => "write more characters of the id, or the key".to_owned(),
+        StoreError::Refused { hint, .. } => return hint.clone(),
+        StoreError::NotForAgents { .. } => {
+            "an agent may read, ask about its own task (`cf blocker ask`), report it DONE or FAILED \
+             (`cf tasks set status self done`), and add tasks to the backlog"
+                .to_owned()
+        }
+        StoreError::StaleAttempt { .. } => "nothing; another attempt works on the task now".to_owned(),
+        StoreError::Cycle(_) => "remove one of these dependencies: `cf tasks depend TASK ON --remove`".to_owned(),
+        StoreError::Transition { .. } | StoreError::File { .. } => return None,
+    })
+}

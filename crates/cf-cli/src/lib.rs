@@ -1,1 +1,0 @@
-//! The cf command.

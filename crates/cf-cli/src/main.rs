@@ -1,0 +1,92 @@
+//! The `cf` command: words in, words out.
+//!
+//! A command is a file in [`commands`]: arguments become a request to the conductor, its answer is rendered. Nothing here
+//! knows how tasks are stored or agents are started, and no runtime is started for a command that does not need one.
+
+mod args;
+mod commands;
+mod config;
+mod console;
+mod document;
+mod error;
+mod plan;
+mod progress;
+mod render;
+mod workspace;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use cf_conductor::supervise;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+use args::Cli;
+use console::Console;
+use error::CliError;
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    // A supervisor is this program again, and must stay small: no parser, no configuration, no threads.
+    if supervise::is_supervisor_call(&words) {
+        return supervise::supervise();
+    }
+    // Building the parser of every command costs more than everything else that this one does.
+    if let [_, only] = words.as_slice()
+        && (only == "--version" || only == "-V")
+    {
+        let printed = writeln!(std::io::stdout(), "cf {}", env!("CARGO_PKG_VERSION"));
+        return printed.map_or_else(
+            |error| CliError::from(error).exit_code().into(),
+            |()| ExitCode::SUCCESS,
+        );
+    }
+    let cli = match parse(&words) {
+        Ok(cli) => cli,
+        Err(code) => return code.into(),
+    };
+    let console = Console::new(&cli.global);
+    let ended = enter(&cli).and_then(|()| commands::run(cli, &console));
+    match ended {
+        Ok(code) => code.into(),
+        Err(error) => error.report(&console).into(),
+    }
+}
+
+/// Reads the command line, or prints help or what is wrong with it and returns the exit code.
+fn parse(words: &[OsString]) -> Result<Cli, u8> {
+    // What is wrong with the words must be told in the form that they ask for, so these two are looked for first.
+    let before_dashes = || words.iter().skip(1).take_while(|word| *word != "--");
+    let json = before_dashes().any(|word| word == "--json");
+    let color = if before_dashes().any(|word| word == "--color=never") {
+        clap::ColorChoice::Never
+    } else if before_dashes().any(|word| word == "--color=always") {
+        clap::ColorChoice::Always
+    } else {
+        clap::ColorChoice::Auto
+    };
+    let matches = Cli::command().color(color).try_get_matches_from(words);
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => Ok(cli),
+        Err(error) => Err(match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
+                Ok(()) => 0,
+                Err(error) => CliError::from(error).exit_code(),
+            },
+            _ => error::report_usage(&error, json),
+        }),
+    }
+}
+
+/// Goes to the directory of `-C`.
+fn enter(cli: &Cli) -> Result<(), CliError> {
+    let Some(path) = &cli.global.directory else {
+        return Ok(());
+    };
+    std::env::set_current_dir(path).map_err(|source| CliError::File {
+        what: "go to",
+        path: path.clone(),
+        source,
+    })
+}

@@ -1,0 +1,128 @@
+//! A batch as it happens: on a terminal a line for each agent and a bar for the whole, else a line for each event, and
+//! with `--json` the events themselves.
+//!
+//! It is told of stored events, whether this process conducts the batch or only follows it; what it shows follows from
+//! them alone.
+
+mod live;
+pub(crate) mod preview;
+mod told;
+
+use std::io::{self, Write as _};
+
+use cf_conductor::store::event::Event;
+use cf_conductor::workspace::Workspace;
+use cf_core::TaskLabel;
+
+use crate::console::Console;
+use crate::render::json::EventJson;
+use live::Live;
+use told::Teller;
+
+/// Shows a batch as it goes on.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    console: Console,
+    teller: Teller,
+    view: View,
+}
+
+#[derive(Debug)]
+enum View {
+    /// Nothing until the end.
+    Quiet,
+    /// The events, one JSON object a line.
+    Json,
+    /// A line for each event that matters.
+    Lines,
+    /// Lines that change in place.
+    Live(Box<Live>),
+}
+
+impl Progress {
+    /// Chooses the view. `total` is the number of tasks in the batch; the workspace is where its logs are.
+    pub(crate) fn new(console: &Console, total: u64, workspace: Workspace) -> Self {
+        let view = if console.json {
+            View::Json
+        } else if console.quiet {
+            View::Quiet
+        } else if console.is_live() {
+            View::Live(Box::new(Live::new(*console, total, workspace)))
+        } else {
+            View::Lines
+        };
+        Self {
+            console: *console,
+            teller: Teller::default(),
+            view,
+        }
+    }
+
+    /// Shows an event. `label` is that of its task.
+    ///
+    /// # Errors
+    ///
+    /// The output refuses.
+    pub(crate) fn event(&mut self, event: &Event, label: Option<&TaskLabel>) -> io::Result<()> {
+        if let View::Json = self.view {
+            return self.console.print_json(&EventJson::new(event));
+        }
+        let told = self.teller.tell(event, label);
+        match &mut self.view {
+            View::Quiet | View::Json => Ok(()),
+            View::Lines => match told {
+                Some(told) => {
+                    let mut out = self.console.out();
+                    writeln!(out, "{}", self.console.paint(told.look, told.text))?;
+                    out.flush()
+                }
+                None => Ok(()),
+            },
+            View::Live(live) => live.event(event, label, told),
+        }
+    }
+
+    /// Says something that is no event.
+    ///
+    /// # Errors
+    ///
+    /// The output refuses.
+    pub(crate) fn notice(&mut self, text: &str) -> io::Result<()> {
+        match &mut self.view {
+            View::Live(live) => live.say(text),
+            View::Quiet | View::Json | View::Lines => {
+                self.console.warn(format_args!("{text}"));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it wants to be told that time has passed.
+    pub(crate) const fn is_live(&self) -> bool {
+        matches!(self.view, View::Live(_))
+    }
+
+    /// Time has passed: clocks move on, and logs may have grown.
+    ///
+    /// # Errors
+    ///
+    /// The output refuses.
+    pub(crate) fn tick(&mut self) -> io::Result<()> {
+        if let View::Live(live) = &mut self.view {
+            live.tick();
+        }
+        Ok(())
+    }
+
+    /// Takes away what changes in place, so that the summary can follow.
+    ///
+    /// # Errors
+    ///
+    /// The output refuses.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        if let View::Live(live) = &mut self.view {
+            return live.finish();
+        }
+        Ok(())
+    }
+}

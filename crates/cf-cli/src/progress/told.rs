@@ -1,0 +1,214 @@
+//! What an event is in words: `started parser (attempt 1)`, `[Reconciler] Skipping parser: externally completed`.
+
+use std::collections::HashMap;
+
+use cf_conductor::store::event::Event;
+use cf_core::{EventType, TaskId, TaskLabel, Timestamp, format_duration};
+
+use crate::console::Look;
+use crate::render::{text, time};
+
+/// A line about an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) text: String,
+    pub(super) look: Look,
+}
+
+/// Turns events into lines, and remembers what a line needs of earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct Teller {
+    /// When each task's newest attempt started.
+    started: HashMap<TaskId, Timestamp>,
+    /// The last thing that reconciliation was said to do with a task: a stop is stored as intent and as outcome, and
+    /// is told once.
+    acted: HashMap<TaskId, String>,
+}
+
+impl Teller {
+    /// The line of an event; nothing for events that only programs care about.
+    pub(super) fn tell(&mut self, event: &Event, label: Option<&TaskLabel>) -> Option<Told> {
+        let name = label.map_or("", TaskLabel::as_str);
+        let name = text::line(name);
+        if let Some(action) = event.text("action") {
+            return self.reconciled(event, action, &name);
+        }
+        let line = |look, text| Some(Told { text, look });
+        let because = |verb: &str| match event.text("reason") {
+            Some(reason) if !reason.is_empty() => format!("{verb} {name}: {}", text::line(reason)),
+            _ => format!("{verb} {name}"),
+        };
+        match event.kind {
+            EventType::BatchTaskStarted => {
+                if let Some(task) = event.task {
+                    self.started.insert(task, event.at);
+                    self.acted.remove(&task);
+                }
+                let generation = event
+                    .data
+                    .get("generation")
+                    .and_then(serde_json::Value::as_u64);
+                line(
+                    Look::Busy,
+                    format!("started {name} (attempt {})", generation.unwrap_or(1)),
+                )
+            }
+            EventType::BatchTaskCompleted => {
+                line(Look::Good, format!("completed {name}{}", self.took(event)))
+            }
+            EventType::BatchTaskFailed => {
+                let took = self.took(event);
+                let reason = event
+                    .text("reason")
+                    .map_or_else(String::new, |r| format!(": {}", text::line(r)));
+                line(Look::Bad, format!("failed {name}{took}{reason}"))
+            }
+            EventType::BatchTaskSkipped => line(Look::Dim, because("skipped")),
+            EventType::BatchTaskBlocked => line(Look::Warn, because("blocked")),
+            EventType::BatchTaskCancelled => line(Look::Dim, because("cancelled")),
+            EventType::BatchTaskStopping => line(Look::Warn, because("stopping")),
+            EventType::BatchTaskKilled => line(Look::Warn, because("stopped")),
+            EventType::BatchTaskRequeued => line(Look::Busy, because("requeued")),
+            EventType::BatchTaskWaiting => line(Look::Plain, because("waiting again")),
+            EventType::BatchTaskDependencyReopened => line(
+                Look::Warn,
+                format!("a dependency of {name} was reopened after it started"),
+            ),
+            EventType::BatchTaskRetrying => {
+                let delay = event
+                    .data
+                    .get("delay_ms")
+                    .and_then(serde_json::Value::as_u64)
+                    .unwrap_or(0);
+                let delay = format_duration(std::time::Duration::from_millis(delay));
+                line(Look::Warn, because(&format!("retrying in {delay}:")))
+            }
+            EventType::BatchStarted => line(Look::Plain, batch(event, "started")),
+            EventType::BatchResumed => line(Look::Plain, batch(event, "resumed")),
+            EventType::BatchStopRequested => line(Look::Warn, batch(event, "is stopping")),
+            EventType::BatchCompleted => line(Look::Good, batch(event, "COMPLETED")),
+            EventType::BatchPartial => line(Look::Warn, batch(event, "PARTIAL")),
+            EventType::BatchFailed => line(Look::Bad, batch(event, "FAILED")),
+            EventType::BatchCancelled => line(Look::Dim, batch(event, "CANCELLED")),
+            EventType::AttemptAdopted => line(Look::Busy, format!("adopted {name}")),
+            EventType::AttemptVerifying => line(Look::Plain, format!("verifying {name}")),
+            EventType::SourceUnavailable | EventType::SourceAvailable | EventType::SourceNotice => {
+                let said = event
+                    .text("text")
+                    .or_else(|| event.text("reason"))
+                    .unwrap_or_default();
+                let source = event.text("source").unwrap_or("a source");
+                line(
+                    Look::Warn,
+                    format!("[{}] {}", text::line(source), text::line(said)),
+                )
+            }
+            _ => None,
+        }
+    }
+
+    fn reconciled(&mut self, event: &Event, action: &str, name: &str) -> Option<Told> {
+        let reason = event.text("reason").unwrap_or_default();
+        let (verb, look) = match action {
+            "SKIP" => ("Skipping", Look::Dim),
+            "KILL" => ("Killing", Look::Warn),
+            "REQUEUE" => ("Re-queueing", Look::Busy),
+            "FAIL" => ("Failing", Look::Bad),
+            "LOG_CONTEXT" => ("New context for", Look::Plain),
+            _ => return None,
+        };
+        let told = format!("[Reconciler] {verb} {name}: {}", text::line(reason));
+        if let Some(task) = event.task {
+            if self.acted.get(&task) == Some(&told) {
+                return None;
+            }
+            self.acted.insert(task, told.clone());
+        }
+        Some(Told { text: told, look })
+    }
+
+    /// How long the attempt took that an event ends.
+    fn took(&self, event: &Event) -> String {
+        let started = event.task.and_then(|task| self.started.get(&task));
+        started.map_or_else(String::new, |started| {
+            format!(" in {}", time::elapsed(time::between(*started, event.at)))
+        })
+    }
+}
+
+fn batch(event: &Event, what: &str) -> String {
+    event.batch.map_or_else(
+        || format!("batch {what}"),
+        |id| format!("batch {} {what}", id.short()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    fn event(kind: EventType, at_ms: i64, data: &[(&str, &str)]) -> Event {
+        let mut event =
+            Event::new(kind).task("00000000-0000-0000-0000-00000000000a".parse().unwrap());
+        event.at = Timestamp::from_millisecond(at_ms).unwrap();
+        for (name, value) in data {
+            event = event.with(name, *value);
+        }
+        event
+    }
+
+    fn tell(events: &[Event]) -> Vec<String> {
+        let label = TaskLabel::new(events[0].task.unwrap(), Some(&"parser".parse().unwrap()));
+        let mut teller = Teller::default();
+        events
+            .iter()
+            .filter_map(|event| teller.tell(event, Some(&label)))
+            .map(|told| told.text)
+            .collect()
+    }
+
+    #[test]
+    fn an_attempt_is_told_with_its_time() {
+        let started = event(EventType::BatchTaskStarted, 1_000, &[]).with("generation", 2);
+        let ended = event(EventType::BatchTaskCompleted, 2_250, &[]);
+        assert_eq!(
+            tell(&[started, ended]),
+            ["started parser (attempt 2)", "completed parser in 1.2s"]
+        );
+    }
+
+    #[test_case("SKIP", "externally completed" => "[Reconciler] Skipping parser: externally completed")]
+    #[test_case("KILL", "externally blocked" => "[Reconciler] Killing parser: externally blocked")]
+    #[test_case("REQUEUE", "blockers resolved" => "[Reconciler] Re-queueing parser: blockers resolved")]
+    #[test_case("FAIL", "pull request closed without merge" => "[Reconciler] Failing parser: pull request closed without merge")]
+    #[test_case("LOG_CONTEXT", "2 new comments" => "[Reconciler] New context for parser: 2 new comments")]
+    fn an_action_is_told(action: &str, reason: &str) -> String {
+        tell(&[event(
+            EventType::BatchTaskSkipped,
+            0,
+            &[("action", action), ("reason", reason)],
+        )])
+        .remove(0)
+    }
+
+    #[test]
+    fn intent_and_outcome_of_an_action_are_told_once() {
+        let data = [("action", "SKIP"), ("reason", "externally completed")];
+        let told = tell(&[
+            event(EventType::BatchTaskStopping, 0, &data),
+            event(EventType::BatchTaskSkipped, 1, &data),
+        ]);
+        assert_eq!(told.len(), 1);
+    }
+
+    #[test]
+    fn text_from_outside_is_cleaned() {
+        let told = tell(&[event(
+            EventType::BatchTaskFailed,
+            0,
+            &[("reason", "exit code 1:\n\u{1b}[31mboom")],
+        )]);
+        assert_eq!(told, ["failed parser: exit code 1: boom"]);
+    }
+}

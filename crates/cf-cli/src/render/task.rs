@@ -1,0 +1,271 @@
+//! Tasks as words: lists, and one task with everything around it.
+
+use std::io::{self, Write};
+
+use cf_conductor::store::attempt::Attempt;
+use cf_conductor::store::blocker::Blocker;
+use cf_conductor::store::event::Event;
+use cf_conductor::store::task::Task;
+use cf_core::{BlockerStatus, Link, Outcome, Phase, TaskLabel, TaskStatus, format_duration};
+
+use super::table::{Field, Table};
+use super::{text, time};
+use crate::console::{Console, Look};
+
+/// How a status looks.
+pub(crate) const fn look(status: TaskStatus) -> Look {
+    match status {
+        TaskStatus::Done | TaskStatus::Merged => Look::Good,
+        TaskStatus::Failed => Look::Bad,
+        TaskStatus::Blocked => Look::Warn,
+        TaskStatus::InProgress => Look::Busy,
+        TaskStatus::Backlog => Look::Dim,
+        TaskStatus::Ready => Look::Plain,
+    }
+}
+
+/// How an outcome looks.
+pub(crate) const fn outcome_look(outcome: Outcome) -> Look {
+    match outcome {
+        Outcome::Completed => Look::Good,
+        Outcome::Failed => Look::Bad,
+        Outcome::Blocked => Look::Warn,
+        Outcome::Skipped | Outcome::Cancelled => Look::Dim,
+    }
+}
+
+/// How a phase looks.
+pub(crate) const fn phase_look(phase: Phase) -> Look {
+    match phase {
+        Phase::Running | Phase::Stopping => Look::Busy,
+        Phase::Held => Look::Warn,
+        Phase::Waiting | Phase::Queued | Phase::Finished => Look::Plain,
+    }
+}
+
+/// The headings of a list of tasks.
+const HEADINGS: &[&str] = &["ID", "KEY", "STATUS", "PRIORITY", "BLOCKERS", "TITLE"];
+
+/// A list of tasks for a terminal.
+pub(crate) fn table() -> Table {
+    Table::new(HEADINGS)
+}
+
+/// Adds a task to a list.
+pub(crate) fn add_row(table: &mut Table, task: &Task, open_blockers: u64) {
+    let blockers = match open_blockers {
+        0 => String::new(),
+        n => n.to_string(),
+    };
+    table.row([
+        task.id.short().into(),
+        Field::new(
+            task.key.as_ref().map_or("", |key| key.as_str()),
+            Look::Strong,
+        ),
+        Field::new(task.status.as_str(), look(task.status)),
+        task.priority.to_string().into(),
+        Field::new(blockers, Look::Warn),
+        (&task.title).into(),
+    ]);
+}
+
+/// Everything that `cf tasks show` tells.
+#[derive(Debug)]
+pub(crate) struct FullTask<'t> {
+    pub(crate) task: &'t Task,
+    /// What it depends on, with where that stands.
+    pub(crate) depends_on: &'t [(TaskLabel, TaskStatus)],
+    pub(crate) dependents: &'t [TaskLabel],
+    pub(crate) links: &'t [Link],
+    pub(crate) blockers: &'t [Blocker],
+    pub(crate) attempts: &'t [Attempt],
+    pub(crate) events: &'t [Event],
+}
+
+/// How many events of a task are shown as words.
+const MOST_EVENTS: usize = 15;
+
+impl FullTask<'_> {
+    /// Writes the task as words.
+    ///
+    /// # Errors
+    ///
+    /// The writer refuses.
+    pub(crate) fn write(&self, console: &Console, out: &mut impl Write) -> io::Result<()> {
+        let task = self.task;
+        writeln!(
+            out,
+            "{}  {}",
+            console.paint(Look::Strong, text::line(&task.title)),
+            console.paint(look(task.status), task.status)
+        )?;
+        let mut facts: Vec<(&str, String)> = vec![("id", task.id.to_string())];
+        let mut fact = |name, value: Option<String>| {
+            if let Some(value) = value {
+                facts.push((name, value));
+            }
+        };
+        fact("key", task.key.as_ref().map(ToString::to_string));
+        fact("priority", Some(task.priority.to_string()));
+        fact("engine", task.engine.clone());
+        fact("model", task.model.clone());
+        fact("timeout", task.timeout.map(format_duration));
+        for (name, value) in &task.env {
+            fact("env", Some(format!("{name}={value}")));
+        }
+        fact("verify", task.verify.clone());
+        for (label, status) in self.depends_on {
+            fact("depends on", Some(format!("{label} ({status})")));
+        }
+        for label in self.dependents {
+            fact("needed by", Some(label.to_string()));
+        }
+        for link in self.links {
+            fact("linked to", Some(format!("{} {link}", link.kind)));
+        }
+        fact("status by", Some(task.status_by.to_string()));
+        fact("created", Some(time::short(task.created_at)));
+        fact("updated", Some(time::short(task.updated_at)));
+        for (name, value) in facts {
+            writeln!(
+                out,
+                "  {:<11} {}",
+                console.paint(Look::Dim, name),
+                text::line(&value)
+            )?;
+        }
+        section(console, out, "Description", &task.description)?;
+        section(
+            console,
+            out,
+            "Script",
+            task.run.as_deref().unwrap_or_default(),
+        )?;
+        self.write_blockers(console, out)?;
+        self.write_attempts(console, out)?;
+        self.write_events(console, out)
+    }
+
+    fn write_blockers(&self, console: &Console, out: &mut impl Write) -> io::Result<()> {
+        if self.blockers.is_empty() {
+            return Ok(());
+        }
+        heading(console, out, "Questions")?;
+        for blocker in self.blockers {
+            let look = if blocker.status == BlockerStatus::Open {
+                Look::Warn
+            } else {
+                Look::Dim
+            };
+            writeln!(
+                out,
+                "  {} {} {}",
+                blocker.id.short(),
+                console.paint(look, format_args!("{:<8}", blocker.status.as_str())),
+                text::line(&blocker.question)
+            )?;
+            if let Some(answer) = &blocker.answer {
+                writeln!(out, "           answer: {}", text::line(answer))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_attempts(&self, console: &Console, out: &mut impl Write) -> io::Result<()> {
+        if self.attempts.is_empty() {
+            return Ok(());
+        }
+        heading(console, out, "Attempts")?;
+        for attempt in self.attempts {
+            let (word, look) = match (attempt.open, attempt.success) {
+                (true, _) => ("running", Look::Busy),
+                (false, Some(true)) => ("success", Look::Good),
+                (false, _) => ("ended", Look::Bad),
+            };
+            let took = attempt
+                .ended_at
+                .map(|end| time::elapsed(time::between(attempt.started_at, end)));
+            writeln!(
+                out,
+                "  {} {} {} {} {}",
+                attempt.generation,
+                console.paint(look, word),
+                attempt.engine,
+                took.unwrap_or_else(|| format!("since {}", time::short(attempt.started_at))),
+                text::line(attempt.reason.as_deref().unwrap_or_default())
+            )?;
+            if attempt.left_behind > 0 {
+                writeln!(out, "    it left {} behind", processes(attempt.left_behind))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_events(&self, console: &Console, out: &mut impl Write) -> io::Result<()> {
+        heading(console, out, "History")?;
+        let hidden = self.events.len().saturating_sub(MOST_EVENTS);
+        if hidden > 0 {
+            writeln!(
+                out,
+                "  … {hidden} earlier; `cf events --task {}` shows all",
+                self.task.label()
+            )?;
+        }
+        for event in &self.events[hidden..] {
+            writeln!(out, "  {}", event_line(event, None))?;
+        }
+        Ok(())
+    }
+}
+
+fn processes(count: u32) -> String {
+    match count {
+        1 => "1 process".to_owned(),
+        n => format!("{n} processes"),
+    }
+}
+
+fn heading(console: &Console, out: &mut impl Write, name: &str) -> io::Result<()> {
+    writeln!(out, "\n{}", console.paint(Look::Strong, name))
+}
+
+fn section(console: &Console, out: &mut impl Write, name: &str, body: &str) -> io::Result<()> {
+    if body.trim().is_empty() {
+        return Ok(());
+    }
+    heading(console, out, name)?;
+    for line in text::clean(body).trim_end().lines() {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// An event on one line: time, number, type, what it is about, and its details.
+pub(crate) fn event_line(event: &Event, label: Option<&TaskLabel>) -> String {
+    use std::fmt::Write as _;
+    let mut line = format!(
+        "{}  {:>6}  {}",
+        time::short(event.at),
+        event.seq,
+        event.kind.as_str()
+    );
+    if let Some(label) = label {
+        let _ = write!(line, "  {}", text::line(label.as_str()));
+    }
+    let _ = write!(line, "  by {}", event.actor);
+    for (name, value) in &event.data {
+        match value {
+            serde_json::Value::String(said) => {
+                let said = text::line(said);
+                let _ = write!(line, "  {name}={}", text::shortened(&said, 80));
+            }
+            // Settings and records are for programs; the JSON has them.
+            serde_json::Value::Object(_) => {}
+            other => {
+                let _ = write!(line, "  {name}={other}");
+            }
+        }
+    }
+    line
+}

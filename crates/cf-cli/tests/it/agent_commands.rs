@@ -1,0 +1,215 @@
+//! What `cf` allows below a supervisor, and what a report is worth.
+
+use cf_testkit::{Workspace, process};
+
+use crate::{sleeper, until, waiter, workspace};
+
+/// The exit code that a script wrote into a file.
+fn code_in(ws: &Workspace, name: &str) -> i32 {
+    ws.read(name)
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{name} should hold an exit code: {:?}", ws.read(name)))
+}
+
+#[test]
+fn an_agents_cf_reads_asks_adds_and_reports_its_own_task() {
+    let ws = workspace();
+    ws.add("other", "true");
+    ws.add(
+        "a",
+        "cf tasks list > list; echo $? > list.code\n\
+         cf tasks show other > show; echo $? > show.code\n\
+         cf tasks add 'found by the agent' --key found; echo $? > add.code\n\
+         cf tasks set status self DONE; echo $? > self.code\n\
+         cf tasks set status a DONE; echo $? > key.code\n\
+         cf tasks set status $CF_TASK_ID DONE; echo $? > id.code\n\
+         cf tasks show self --json > mine",
+    );
+    ws.run(["a"]).ok();
+    for file in [
+        "list.code",
+        "show.code",
+        "add.code",
+        "self.code",
+        "key.code",
+        "id.code",
+    ] {
+        assert_eq!(code_in(&ws, file), 0, "{file}");
+    }
+    assert_eq!(ws.status("found"), "BACKLOG");
+    assert!(
+        ws.read("mine").contains("IN_PROGRESS"),
+        "the status waits for the exit: {}",
+        ws.read("mine")
+    );
+    assert_eq!(ws.status("a"), "DONE");
+    assert!(!ws.events_of("ATTEMPT_REPORTED", "a").is_empty());
+}
+
+#[test]
+fn an_agents_cf_refuses_everything_else() {
+    let ws = workspace();
+    ws.add("other", "true");
+    let blocker = ws.ask("other", "An open question?");
+    ws.add("victim", "true");
+    let commands = [
+        "cf tasks set status victim DONE",
+        "cf tasks set status self READY",
+        "cf tasks set status self MERGED",
+        "cf tasks delete victim --force",
+        "cf tasks edit victim --title stolen",
+        &format!("cf blocker answer {blocker} yes"),
+        &format!("cf blocker resolve {blocker}"),
+        "cf blocker ask 'about another' --task victim",
+        "cf work batch run victim",
+        "cf work start victim",
+        "cf work stop self",
+        "cf work batch stop --force",
+        "env -u CF_ATTEMPT_ID -u CF_TASK_ID -u CF_BATCH_ID cf tasks set status victim DONE",
+        "env -i PATH=\"$PATH\" HOME=\"$HOME\" cf tasks set status victim DONE",
+        "setsid -w cf tasks set status victim DONE",
+    ];
+    let script: Vec<String> = commands
+        .iter()
+        .enumerate()
+        .map(|(n, command)| format!("{command} > said.{n} 2>&1; echo $? > code.{n}"))
+        .collect();
+    ws.add("a", &script.join("\n"));
+    ws.run(["a"]).ok();
+    for (n, command) in commands.iter().enumerate() {
+        assert_ne!(
+            code_in(&ws, &format!("code.{n}")),
+            0,
+            "{command}: {}",
+            ws.read(&format!("said.{n}"))
+        );
+        assert!(
+            !ws.read(&format!("said.{n}")).is_empty(),
+            "{command} is explained"
+        );
+    }
+    assert_eq!(ws.status("victim"), "READY");
+    assert_eq!(ws.status("other"), "BLOCKED");
+    assert!(ws.blockers("victim").is_empty());
+    assert_eq!(ws.show("victim")["title"], "victim");
+}
+
+#[test]
+fn an_agent_that_reports_failed_is_failed_whatever_its_exit_code() {
+    let ws = workspace();
+    ws.add("a", "cf tasks set status self FAILED; exit 0");
+    ws.run(["a"]).code(3);
+    ws.ended("a", "FAILED", "");
+    assert_eq!(ws.status("a"), "FAILED");
+}
+
+#[test]
+fn an_agent_that_reports_done_and_exits_badly_is_failed() {
+    let ws = workspace();
+    ws.add("a", "cf tasks set status self DONE; exit 1");
+    ws.run(["a"]).code(3);
+    assert_eq!(ws.status("a"), "FAILED");
+}
+
+#[test]
+fn what_an_agent_changes_is_said_to_come_from_its_attempt() {
+    let ws = workspace();
+    ws.add("a", "cf tasks add x --key found");
+    ws.run(["a"]).ok();
+    let attempt = ws.attempts("a")[0]["id"]
+        .as_str()
+        .expect("an id is text")
+        .to_owned();
+    let created = &ws.events_of("TASK_CREATED", "found")[0];
+    assert_eq!(created["actor"], format!("attempt:{attempt}").as_str());
+}
+
+#[test]
+fn a_leftover_of_an_older_attempt_cannot_report() {
+    let ws = workspace();
+    // The leftover leaves its supervisor's tree as far as a process can, and keeps the old attempt's name.
+    ws.add(
+        "a",
+        "echo $CF_ATTEMPT_ID >> ids; [ $CF_ATTEMPT = 1 ] && exit 1\n\
+                 CF_ATTEMPT_ID=$(head -n 1 ids) cf tasks set status self FAILED; exit 0",
+    );
+    let output = ws.run(["a", "--retry", "1", "--retry-delay", "10ms"]);
+    // Below a live supervisor parentage decides, so the report counts for the attempt that made it.
+    let code = output.exit_code();
+    assert!(code == Some(0) || code == Some(3), "{code:?}");
+
+    let old = ws
+        .read("ids")
+        .lines()
+        .next()
+        .expect("there was an attempt")
+        .to_owned();
+    ws.add("b", &waiter("b"));
+    let batch = ws.start(["b"]);
+    ws.wait_for_pid("b.pid");
+    let before = ws.status("b");
+    ws.command(["tasks", "set", "status", "b", "DONE"])
+        .env("CF_ATTEMPT_ID", &old)
+        .run()
+        .refused();
+    assert_eq!(ws.status("b"), before);
+    ws.touch("b.go");
+    batch.wait().ok();
+}
+
+#[test]
+fn a_write_in_the_name_of_an_ended_attempt_is_refused_and_kept_as_stale() {
+    let ws = workspace();
+    ws.add(
+        "a",
+        &format!(
+            "echo $CF_ATTEMPT_ID >> ids; [ $CF_ATTEMPT = 1 ] && exit 1; {}",
+            until("go")
+        ),
+    );
+    let batch = ws.start(["a", "--retry", "1", "--retry-delay", "10ms"]);
+    ws.wait_for_lines("ids", 2);
+    let old = ws
+        .read("ids")
+        .lines()
+        .next()
+        .expect("there was an attempt")
+        .to_owned();
+    ws.command(["tasks", "set", "status", "a", "DONE"])
+        .env("CF_ATTEMPT_ID", &old)
+        .run()
+        .refused();
+    assert_eq!(ws.status("a"), "IN_PROGRESS");
+    assert!(!ws.events_of("ATTEMPT_STALE_RESULT", "a").is_empty());
+    ws.touch("go");
+    batch.wait().ok();
+    assert_eq!(ws.status("a"), "DONE");
+}
+
+#[test]
+fn agents_that_run_side_by_side_ask_for_cf_all_at_once() {
+    let ws = workspace();
+    let keys: Vec<String> = (0..8).map(|n| format!("t{n}")).collect();
+    for key in &keys {
+        ws.add(
+            key,
+            "for i in 1 2 3; do cf tasks add \"found $CF_TASK_KEY $i\" || exit 1; done",
+        );
+    }
+    let mut args: Vec<&str> = keys.iter().map(String::as_str).collect();
+    args.extend(["--max-parallel", "8"]);
+    ws.run(&args).ok();
+    let tasks = ws.cf(["tasks", "list", "--json"]).json();
+    assert_eq!(tasks.as_array().map(Vec::len), Some(8 + 24));
+}
+
+#[test]
+fn a_store_that_vanishes_stops_the_agents_and_ends_with_1() {
+    let ws = workspace();
+    ws.add("a", &format!("rm -rf .cf; {}", sleeper("a")));
+    let batch = ws.start(["a"]);
+    let pid = ws.wait_for_pid("a.pid");
+    batch.wait().code(1);
+    ws.wait_until("the agent is gone", || !process::alive(pid));
+}

@@ -1,0 +1,67 @@
+//! What `cf` promises, tried from outside: real processes, real files, no network.
+//!
+//! One module a subject. A test starts the finished program in a temporary workspace with a home of its own; agents are
+//! short shell scripts, which wait for files rather than for time wherever the order of things matters.
+
+mod agent;
+mod agent_commands;
+mod agent_programs;
+mod bad_input;
+mod batch;
+mod blockers;
+mod commands;
+mod death;
+mod failures;
+mod help;
+mod json;
+mod plan_and_config;
+mod plan_shown;
+mod process;
+mod reconcile;
+mod reconcile_chain;
+mod reconcile_moments;
+mod resume;
+mod stop;
+mod store_and_ids;
+mod take_up;
+mod worktree;
+
+use cf_testkit::Workspace;
+
+/// A temporary workspace.
+#[track_caller]
+fn workspace() -> Workspace {
+    empty_folder().init()
+}
+
+/// A temporary folder that is not a workspace yet.
+fn empty_folder() -> Workspace {
+    Workspace::new(env!("CARGO_BIN_EXE_cf"))
+}
+
+/// A line of shell that waits until a file exists.
+fn until(file: &str) -> String {
+    format!("while [ ! -e {file} ]; do sleep 0.05; done")
+}
+
+/// An agent that says on `<key>.pid` that it runs, and then sleeps until it is stopped.
+fn sleeper(key: &str) -> String {
+    format!("echo $$ >> {key}.pid; sleep 60")
+}
+
+/// An agent that says on `<key>.pid` that it runs, and ends well as soon as the file `<key>.go` exists.
+fn waiter(key: &str) -> String {
+    format!("echo $$ >> {key}.pid; {}", until(&format!("{key}.go")))
+}
+
+/// An agent that says on `<key>.pid` that it runs, and ignores SIGTERM.
+fn stubborn(key: &str) -> String {
+    format!("trap '' TERM; echo $$ >> {key}.pid; while :; do sleep 0.1; done")
+}
+
+/// A plan of `count` tasks `t0`, `t1`, … with the same script.
+fn plan_of(count: usize, script: &str) -> String {
+    let task = |n| format!("[[task]]\nkey = 't{n}'\ntitle = 'title {n}'\nrun = '{script}'\n");
+    let tasks: Vec<String> = (0..count).map(task).collect();
+    tasks.concat()
+}

@@ -1,0 +1,146 @@
+//! Measures what a pass and an event cost in this program, for the bench: `measure FOLDER TASKS EVENTS`.
+//!
+//! It makes a workspace with so many tasks in the folder, a tenth of them blocked, and prints one JSON object:
+//! `all_changed_ms` (a pass in which every task changed), `unchanged_us` (nothing changed), `one_changed_us` (one task
+//! changed), `events_normal_per_second` and `events_full_per_second` (appends, each its own transaction).
+
+use std::path::Path;
+use std::time::Instant;
+
+use cf_conductor::source::{Asked, ReconcilerRegistry};
+use cf_conductor::store::event::{Event, EventFilter};
+use cf_conductor::store::task::{Expect, TaskSpec};
+use cf_conductor::store::{Durability, Store};
+use cf_conductor::workspace::Workspace;
+use cf_core::{Actor, BatchId, EventType, Phase, TaskId, TaskStatus};
+use cf_reconcile::{AskGrace, Believed};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [folder, tasks, events] = arguments.as_slice() else {
+        return Err("measure FOLDER TASKS EVENTS".into());
+    };
+    let (tasks, events): (usize, usize) = (tasks.parse()?, events.parse()?);
+    std::fs::create_dir_all(folder)?;
+    let (workspace, _) = Workspace::create(Path::new(folder))?;
+    let mut store = Store::open(&workspace)?;
+    let mut other = Store::open(&workspace)?;
+    let asked = fill(&mut store, tasks)?;
+    let mut registry = ReconcilerRegistry::default();
+
+    let mut all_changed = Vec::new();
+    for _ in 0..15 {
+        let begun = Instant::now();
+        let pass = registry.check(&store, &asked);
+        all_changed.push(begun.elapsed().as_secs_f64() * 1e3);
+        assert_eq!(pass.merged.len(), tasks);
+    }
+
+    let rounds = 10_000u32;
+    let begun = Instant::now();
+    let mut version = store.data_version()?;
+    for _ in 0..rounds {
+        let now = store.data_version()?;
+        assert_eq!(std::mem::replace(&mut version, now), now, "nobody writes");
+    }
+    let unchanged = begun.elapsed().as_secs_f64() * 1e6 / f64::from(rounds);
+
+    let mut one_changed = Vec::new();
+    let mut seen = store.read(|reader| reader.last_seq())?;
+    for round in 0..200.min(tasks) {
+        let asked_one = &asked[round % tasks];
+        let to = if round < tasks {
+            TaskStatus::Failed
+        } else {
+            TaskStatus::Done
+        };
+        other.write_as(&Actor::Cli, Durability::Normal, |tx| {
+            tx.set_status(asked_one.task, to, Expect::Anything)
+        })?;
+        let begun = Instant::now();
+        let now = store.data_version()?;
+        assert_ne!(std::mem::replace(&mut version, now), now);
+        let mut changed = Vec::new();
+        store.read(|reader| {
+            reader.events(
+                &EventFilter {
+                    after: seen,
+                    ..EventFilter::default()
+                },
+                |event| {
+                    seen = event.seq;
+                    changed.extend(event.task);
+                    Ok(())
+                },
+            )
+        })?;
+        assert_eq!(changed, [asked_one.task]);
+        registry.check(&store, std::slice::from_ref(asked_one));
+        one_changed.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+
+    let normal = appends(&mut store, events, Durability::Normal)?;
+    let full = appends(&mut store, events.div_ceil(10), Durability::Full)?;
+    println!(
+        "{{\"all_changed_ms\":{},\"unchanged_us\":{unchanged},\"one_changed_us\":{},\
+         \"events_normal_per_second\":{normal},\"events_full_per_second\":{full}}}",
+        median(all_changed),
+        median(one_changed)
+    );
+    Ok(())
+}
+
+fn fill(store: &mut Store, tasks: usize) -> Result<Vec<Asked>, Failure> {
+    let ids: Vec<TaskId> = store.write(&Actor::Cli, |tx| {
+        let mut ids = Vec::with_capacity(tasks);
+        for n in 0..tasks {
+            let id = tx.add_task(&TaskSpec {
+                title: format!("task {n}"),
+                ..TaskSpec::default()
+            })?;
+            if n % 10 == 0 {
+                tx.ask(Some(id), "which way?")?;
+            }
+            ids.push(id);
+        }
+        Ok(ids)
+    })?;
+    Ok(ids
+        .iter()
+        .enumerate()
+        .map(|(n, task)| Asked {
+            task: *task,
+            batch: BatchId(task.0),
+            believed: Believed::from_row(
+                if n % 10 == 0 {
+                    Phase::Held
+                } else {
+                    Phase::Queued
+                },
+                None,
+            )
+            .expect("neither phase has an outcome"),
+            take_up_seq: 0,
+            since_seq: 0,
+            attempt: None,
+            ask_grace: AskGrace::Running,
+        })
+        .collect())
+}
+
+fn appends(store: &mut Store, count: usize, durability: Durability) -> Result<f64, Failure> {
+    let begun = Instant::now();
+    for _ in 0..count {
+        store.write_as(&Actor::Cli, durability, |tx| {
+            tx.append(Event::new(EventType::SourceNotice))
+        })?;
+    }
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

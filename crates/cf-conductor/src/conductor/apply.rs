@@ -1,0 +1,288 @@
+//! Applies what the sources found: each action's effect on where a task stands, with its intent stored first.
+
+use cf_core::{Actor, Outcome, Phase, TaskId, TaskStatus};
+use cf_reconcile::{
+    AfterStop, Effect, Evidence, LiveClaim, Merged, Reason, ReconcileAction, ReconciliationResult,
+    SourceName, Stored, plan,
+};
+
+use super::take_up;
+use super::turn::{Core, Why};
+use crate::schedule::Gate;
+use crate::source::as_if_queued;
+use crate::store::task::{StatusWrite, TaskStanding};
+use crate::store::{Result, Tx};
+
+impl Core {
+    /// Applies one merged finding, if the task is still as it was when the source looked; else it is looked at again.
+    pub(super) fn apply(&mut self, tx: &mut Tx<'_>, found: Merged) -> Result<()> {
+        let finding = found.winner;
+        let task = finding.task_id;
+        let Some(row) = self.schedule.row(task) else {
+            return Ok(());
+        };
+        let phase = row.phase;
+        let standing = tx.reader().standing(task)?;
+        if phase != finding.believed || is_outdated(&finding, standing.as_ref()) {
+            self.relook.insert(task);
+            return Ok(());
+        }
+        self.saw(tx, task, standing.as_ref())?;
+        match plan(finding.action, phase) {
+            Effect::Nothing => self.nothing_to_do(tx, &finding, standing.as_ref()),
+            Effect::DropFromQueue | Effect::FinishSkipped => {
+                self.write_asked(tx, &finding)?;
+                let reason = finding.reason.clone();
+                self.schedule
+                    .finish(task, Outcome::Skipped, &reason, tx.now(), Some(finding));
+                Ok(())
+            }
+            Effect::FinishFailed => {
+                self.write_asked(tx, &finding)?;
+                let reason = finding.reason.clone();
+                self.schedule
+                    .finish(task, Outcome::Failed, &reason, tx.now(), Some(finding));
+                Ok(())
+            }
+            Effect::StopThen(after) => self.stop_for(tx, finding, after),
+            Effect::Hold => {
+                self.hold(tx, task, Some(finding), standing.as_ref());
+                Ok(())
+            }
+            Effect::BackToQueue => self.requeue(tx, finding, standing.as_ref()),
+            // Comments are stored by the source that read them, in the same transaction as its watermark.
+            Effect::StoreContext | Effect::StoreContextLive => Ok(()),
+        }
+    }
+
+    /// Tells the schedule what the store holds of a task.
+    pub(super) fn saw(
+        &mut self,
+        tx: &Tx<'_>,
+        task: TaskId,
+        standing: Option<&TaskStanding>,
+    ) -> Result<()> {
+        let stored = standing.map_or(Stored::Deleted, take_up::stored);
+        // Whether an agent of ours runs is the phase's to say; what counts here is somebody else's.
+        let claim = match standing {
+            Some(standing) if !self.running.contains_key(&task) => {
+                take_up::claim(&tx.reader(), standing)?
+            }
+            _ => LiveClaim::None,
+        };
+        self.schedule.saw(task, stored, claim);
+        if let Some(standing) = standing {
+            self.schedule.set_priority(task, standing.priority);
+        }
+        Ok(())
+    }
+
+    /// The table says that nothing is to be done. What keeps a queued task from starting may have changed all the same,
+    /// and an agent that asked has a limited time to end.
+    fn nothing_to_do(
+        &mut self,
+        tx: &mut Tx<'_>,
+        finding: &ReconciliationResult,
+        standing: Option<&TaskStanding>,
+    ) -> Result<()> {
+        let task = finding.task_id;
+        match finding.believed {
+            Phase::Queued | Phase::Waiting => {
+                if let Some(standing) = standing {
+                    let gate = take_up::gate(&tx.reader(), self.batch, standing)?;
+                    self.schedule.set_gate(task, gate);
+                }
+            }
+            Phase::Running => {
+                let asked = finding.reason == Reason::TheAgentAsked;
+                let clock = self.clock;
+                if let Some(running) = self.running.get_mut(&task) {
+                    running.asked_at = if asked {
+                        running.asked_at.or(Some(clock))
+                    } else {
+                        None
+                    };
+                }
+            }
+            Phase::Stopping | Phase::Held | Phase::Finished => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the status that a source asks for, when it is not the stored one. The local source asks only for what is
+    /// stored, except for a requeue.
+    fn write_asked(&mut self, tx: &mut Tx<'_>, finding: &ReconciliationResult) -> Result<()> {
+        let Some(to) = finding.external_status else {
+            return Ok(());
+        };
+        let task = tx.reader().task(finding.task_id)?;
+        if task.deleted || task.status == to {
+            return Ok(());
+        }
+        let by = match &finding.source {
+            SourceName::Github => Actor::Github(host(&finding.evidence)),
+            SourceName::Local | SourceName::Other(_) => self.actor(),
+        };
+        if let StatusWrite::Changed { .. } = tx.write_status(&task, to, &by, None)? {
+            self.schedule
+                .saw(finding.task_id, Stored::Status(to), LiveClaim::None);
+        }
+        Ok(())
+    }
+
+    fn stop_for(
+        &mut self,
+        tx: &mut Tx<'_>,
+        finding: ReconciliationResult,
+        after: AfterStop,
+    ) -> Result<()> {
+        self.write_asked(tx, &finding)?;
+        let reason = finding.reason.clone();
+        let why = Why::Finding {
+            after,
+            finding: Box::new(finding.clone()),
+        };
+        self.begin_stop(tx, finding.task_id, why, &reason, Some(finding))
+    }
+
+    /// Holds a task until somebody answers or unblocks it. What is newer than the status that holds it is news.
+    pub(super) fn hold(
+        &mut self,
+        tx: &Tx<'_>,
+        task: TaskId,
+        finding: Option<ReconciliationResult>,
+        standing: Option<&TaskStanding>,
+    ) {
+        let open = tx.reader().open_blockers(task).unwrap_or(0);
+        let reason = match &finding {
+            Some(finding) if open == 0 => finding.reason.clone(),
+            _ => Reason::AnswerAwaited,
+        };
+        self.schedule.hold(task, &reason, finding);
+        self.schedule
+            .stored_under(task, standing.map_or(0, |standing| standing.status_seq));
+    }
+
+    fn requeue(
+        &mut self,
+        tx: &mut Tx<'_>,
+        finding: ReconciliationResult,
+        standing: Option<&TaskStanding>,
+    ) -> Result<()> {
+        let task = finding.task_id;
+        if standing.is_some_and(|standing| standing.status != TaskStatus::Ready) {
+            self.write_asked(tx, &finding)?;
+        }
+        let reopened = finding.believed == Phase::Finished;
+        let reason = finding.reason.clone();
+        self.schedule
+            .enqueue(task, Some(reason), Some(finding), tx.now());
+        if reopened {
+            self.schedule.forget_failures(task);
+        }
+        if let Some(standing) = tx.reader().standing(task)? {
+            let gate = take_up::gate(&tx.reader(), self.batch, &standing)?;
+            self.schedule.set_gate(task, gate);
+        }
+        Ok(())
+    }
+
+    /// Decides a task by the local table as if it were queued: after a lost race, and when the end of a stopped agent is
+    /// verified. `finding` is what led here, when that was a source.
+    pub(super) fn decide_as_if_queued(
+        &mut self,
+        tx: &mut Tx<'_>,
+        task: TaskId,
+        attempt: Option<cf_core::AttemptId>,
+    ) -> Result<()> {
+        let take_up_seq = self.schedule.row(task).map_or(0, |row| row.take_up_seq);
+        let standing = tx.reader().standing(task)?;
+        self.saw(tx, task, standing.as_ref())?;
+        let finding = as_if_queued(task, self.batch, take_up_seq, attempt, standing.as_ref());
+        match plan(finding.action, Phase::Queued) {
+            Effect::DropFromQueue => {
+                let reason = finding.reason.clone();
+                self.schedule
+                    .finish(task, Outcome::Skipped, &reason, tx.now(), Some(finding));
+                Ok(())
+            }
+            Effect::Hold => {
+                self.hold(tx, task, Some(finding), standing.as_ref());
+                Ok(())
+            }
+            _ => self.back_into_the_queue(tx, task, standing.as_ref()),
+        }
+    }
+
+    fn back_into_the_queue(
+        &mut self,
+        tx: &mut Tx<'_>,
+        task: TaskId,
+        standing: Option<&TaskStanding>,
+    ) -> Result<()> {
+        let Some(standing) = standing else {
+            return Ok(());
+        };
+        match standing.status {
+            // Our own question, or our own verdict: the table has no more to say about it.
+            TaskStatus::Blocked => {
+                self.hold(tx, task, None, Some(standing));
+                return Ok(());
+            }
+            TaskStatus::InProgress if standing.claim == Some(self.batch) => {
+                let row = tx.reader().task(task)?;
+                let by = self.actor();
+                tx.write_status(&row, TaskStatus::Ready, &by, None)?;
+                self.schedule
+                    .saw(task, Stored::Status(TaskStatus::Ready), LiveClaim::None);
+            }
+            _ => {}
+        }
+        self.schedule.enqueue(task, None, None, tx.now());
+        let Some(standing) = tx.reader().standing(task)? else {
+            return Ok(());
+        };
+        let gate = take_up::gate(&tx.reader(), self.batch, &standing)?;
+        if gate != Gate::Open {
+            self.schedule.set_gate(task, gate);
+        }
+        Ok(())
+    }
+
+    /// A finding that says that a task goes back into the queue because its questions are settled.
+    pub(super) fn answered(
+        &self,
+        task: TaskId,
+        phase: Phase,
+        status: TaskStatus,
+    ) -> ReconciliationResult {
+        ReconciliationResult {
+            task_id: task,
+            current_status: Some(status),
+            external_status: Some(TaskStatus::Ready),
+            believed: phase,
+            action: ReconcileAction::Requeue,
+            reason: Reason::BlockersResolved,
+            source: SourceName::Local,
+            evidence: Evidence::None,
+        }
+    }
+}
+
+/// Whether the task was written since the source looked.
+fn is_outdated(finding: &ReconciliationResult, standing: Option<&TaskStanding>) -> bool {
+    match (&finding.evidence, standing) {
+        (Evidence::Local { version, .. }, Some(standing)) => {
+            *version != i64::try_from(standing.version).ok()
+        }
+        _ => false,
+    }
+}
+
+fn host(evidence: &Evidence) -> String {
+    let url = match evidence {
+        Evidence::Link { url, .. } => url.as_str(),
+        Evidence::Local { .. } | Evidence::None => "",
+    };
+    url.split('/').nth(2).unwrap_or("github.com").to_owned()
+}

@@ -1,0 +1,397 @@
+//! The start of one process of an attempt: its files, its environment, its job. All of it after the commit that names
+//! the attempt, and before the gate.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cf_core::{AttemptId, BatchId, BlockerStatus, Outcome, TaskId};
+use rustix::fs::OFlags;
+
+use super::Setup;
+use crate::engine::{
+    CfVariables, Engine, EngineName, Home, Start, StdinFrom, SuccessRule, agent_environment,
+    last_lines, script_invocation,
+};
+use crate::process::Identity;
+use crate::prompt::{Answer, Channel, CommentsFrom, Dependency, Failure, Origin, Prompt, Reply};
+use crate::settings::Settings;
+use crate::store::task::Task;
+use crate::store::{Reader, Store, StoreError};
+use crate::supervise::logfile::LogReader;
+use crate::supervise::{Job, LogLimits, Stage};
+
+/// How many lines of a failed attempt's output go into the next prompt, and how many bytes at most.
+const FAILURE_LINES: usize = 40;
+const FAILURE_BYTES: usize = 8 << 10;
+
+/// The limit of a `verify` command where neither task nor batch sets one: ten minutes are long for a check, and a
+/// check that hangs would hold its slot for ever.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What is to be started.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub task: Task,
+    pub attempt: AttemptId,
+    pub generation: u32,
+    pub identity: Identity,
+    pub stage: Stage,
+    /// The command of a verification.
+    command: Option<String>,
+}
+
+impl Launch {
+    pub(super) fn agent(
+        task: Task,
+        attempt: AttemptId,
+        generation: u32,
+        identity: Identity,
+    ) -> Self {
+        Self {
+            task,
+            attempt,
+            generation,
+            identity,
+            stage: Stage::Agent,
+            command: None,
+        }
+    }
+
+    pub(super) fn verification(
+        task: Task,
+        attempt: AttemptId,
+        generation: u32,
+        identity: Identity,
+        command: String,
+    ) -> Self {
+        Self {
+            task,
+            attempt,
+            generation,
+            identity,
+            stage: Stage::Verify,
+            command: Some(command),
+        }
+    }
+}
+
+/// Why a process could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LaunchError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot {what} {path}")]
+    File {
+        what: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error("cannot build the command of the agent")]
+    Invocation(#[from] crate::engine::InvocationError),
+    #[error("no fence for the prompt is free")]
+    Fence(#[from] crate::prompt::NoFence),
+    #[error("engine {0:?} is not known any more")]
+    NoEngine(String),
+}
+
+/// Where an attempt keeps its own files.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    pub(super) fn of(setup: &Setup, attempt: AttemptId) -> Self {
+        Self(setup.workspace.folder_of(attempt))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+/// Writes the files of a process and builds its job.
+pub(super) fn job(
+    setup: &Setup,
+    store: &Store,
+    settings: &Settings,
+    batch: BatchId,
+    launch: &Launch,
+) -> Result<Job, LaunchError> {
+    let task = &launch.task;
+    let engine = engine(setup, settings, task)?;
+    let folder = Folder::of(setup, launch.attempt);
+    let root = setup.workspace.root();
+    let prompt_file = folder.file("prompt.md");
+    let context_file = folder.file("context.md");
+    let invocation = match &launch.command {
+        Some(command) => script_invocation(command, &folder.file("verify"))?,
+        None => {
+            make_folder(&folder.0)?;
+            if engine.home == Home::Attempt {
+                make_folder(&folder.file("home"))?;
+            }
+            let prompt = store
+                .read(|reader| Ok(prompt(setup, reader, launch, batch, engine, &context_file)))??;
+            let prompt = prompt.render(std::iter::repeat_with(|| {
+                uuid::Uuid::new_v4().simple().to_string()
+            }))?;
+            write_private(&prompt_file, prompt.as_bytes())?;
+            write_private(&context_file, b"")?;
+            engine.invocation(&Start {
+                script: task.run.as_deref(),
+                model: task.model.as_deref(),
+                resume: None,
+                prompt: &prompt,
+                prompt_file: &prompt_file,
+                script_file: &folder.file("run"),
+                state: &setup.workspace.folder(),
+            })?
+        }
+    };
+    if let Some(script) = &invocation.file {
+        write_private(&script.path, script.body.as_bytes())?;
+    }
+    let env = agent_environment(
+        setup.environment.iter().cloned(),
+        engine,
+        &invocation.env,
+        &task.env,
+        &CfVariables {
+            task: task.id,
+            key: task.key.as_ref(),
+            batch,
+            attempt: launch.attempt,
+            generation: launch.generation,
+            workspace: root,
+            directory: root,
+            prompt_file: &prompt_file,
+            context_file: &context_file,
+            bin: &setup.workspace.bin(),
+            home: &folder.file("home"),
+        },
+    );
+    let timeout = match launch.stage {
+        Stage::Agent => task.timeout.or(settings.timeout).or(engine.default_timeout),
+        Stage::Verify => Some(task.timeout.or(settings.timeout).unwrap_or(VERIFY_TIMEOUT)),
+    };
+    let mut keep = settings.keep.clone();
+    keep.extend(engine.keep.iter().cloned());
+    Ok(Job {
+        attempt: launch.attempt,
+        stage: launch.stage,
+        argv: invocation.argv.into_iter().map(Into::into).collect(),
+        env: env
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        cwd: root.as_os_str().to_owned().into(),
+        stdin: match invocation.stdin {
+            StdinFrom::Null => None,
+            StdinFrom::PromptFile => Some(prompt_file.into_os_string().into()),
+        },
+        log: LogLimits {
+            path: log_path(setup, launch.attempt, launch.stage)
+                .into_os_string()
+                .into(),
+            head_bytes: settings.log_head_bytes,
+            tail_bytes: settings.log_tail_bytes,
+        },
+        timeout_ms: timeout.map(millis),
+        stall_timeout_ms: settings.stall_timeout.map(millis),
+        grace_ms: millis(settings.kill_grace),
+        leftovers: if engine.leftovers == crate::supervise::Leftovers::Report {
+            engine.leftovers
+        } else {
+            settings.leftovers
+        },
+        keep,
+    })
+}
+
+/// The output of one process of an attempt.
+pub(super) fn log_path(setup: &Setup, attempt: AttemptId, stage: Stage) -> PathBuf {
+    match stage {
+        Stage::Agent => setup.workspace.log_of(attempt),
+        Stage::Verify => setup.workspace.verify_log_of(attempt),
+    }
+}
+
+fn engine<'a>(
+    setup: &'a Setup,
+    settings: &Settings,
+    task: &Task,
+) -> Result<&'a Engine, LaunchError> {
+    let name = match (&task.run, &task.engine, &settings.engine) {
+        (Some(_), _, _) => EngineName::shell(),
+        (None, Some(name), _) | (None, None, Some(name)) => name
+            .parse()
+            .map_err(|_| LaunchError::NoEngine(name.clone()))?,
+        (None, None, None) => return Err(LaunchError::NoEngine(String::new())),
+    };
+    setup
+        .engines
+        .get(&name)
+        .ok_or_else(|| LaunchError::NoEngine(name.to_string()))
+}
+
+/// What the agent of an attempt is told.
+fn prompt(
+    setup: &Setup,
+    reader: &Reader<'_>,
+    launch: &Launch,
+    batch: BatchId,
+    engine: &Engine,
+    context_file: &Path,
+) -> Result<Prompt, LaunchError> {
+    let task = &launch.task;
+    let answers = reader
+        .blockers(Some(task.id), None)?
+        .into_iter()
+        .filter_map(|blocker| {
+            let reply = match (blocker.status, blocker.answer) {
+                (BlockerStatus::Open, _) => return None,
+                (_, Some(answer)) => Reply::Answered(answer),
+                (_, None) => Reply::Resolved,
+            };
+            Some(Answer {
+                question: blocker.question,
+                reply,
+            })
+        })
+        .collect();
+    Ok(Prompt {
+        label: task.label().to_string(),
+        title: task.title.clone(),
+        description: task.description.clone(),
+        origin: Origin::Owner,
+        generation: launch.generation,
+        dependencies: dependencies(reader, task.id, batch)?,
+        answers,
+        comments: Vec::new(),
+        comments_from: CommentsFrom::Members,
+        previous: if launch.generation > 1 {
+            previous(setup, reader, launch, engine.success)?
+        } else {
+            None
+        },
+        rescue: None,
+        verify: task.verify.clone(),
+        channel: if engine.reaches_cf() {
+            Channel::Cf {
+                program: setup.workspace.bin().join("cf").display().to_string(),
+                context_file: context_file.display().to_string(),
+            }
+        } else {
+            Channel::LastWords
+        },
+    })
+}
+
+fn dependencies(
+    reader: &Reader<'_>,
+    task: TaskId,
+    batch: BatchId,
+) -> Result<Vec<Dependency>, LaunchError> {
+    let mut list = Vec::new();
+    for on in reader.depends_on(task)? {
+        let other = reader.task(on)?;
+        let row = reader.batch_task(batch, on)?;
+        list.push(Dependency {
+            label: other.label().to_string(),
+            title: other.title,
+            outcome: row.as_ref().and_then(|row| row.outcome).or(None::<Outcome>),
+            reason: row.and_then(|row| row.reason).unwrap_or_default(),
+        });
+    }
+    Ok(list)
+}
+
+/// How the attempt before ended, if it failed.
+fn previous(
+    setup: &Setup,
+    reader: &Reader<'_>,
+    launch: &Launch,
+    rule: SuccessRule,
+) -> Result<Option<Failure>, LaunchError> {
+    let attempts = reader.attempts(launch.task.id)?;
+    let Some(before) = attempts
+        .iter()
+        .rev()
+        .find(|attempt| attempt.id != launch.attempt)
+    else {
+        return Ok(None);
+    };
+    if before.success != Some(false) {
+        return Ok(None);
+    }
+    let lines = |stage, rule| {
+        last_lines(
+            rule,
+            &tail(&log_path(setup, before.id, stage)),
+            FAILURE_LINES,
+            FAILURE_BYTES,
+        )
+    };
+    Ok(Some(Failure {
+        reason: before.reason.clone().unwrap_or_default(),
+        log: lines(Stage::Agent, rule),
+        verify_log: if before.stage == Stage::Verify {
+            lines(Stage::Verify, SuccessRule::ExitZero)
+        } else {
+            Vec::new()
+        },
+    }))
+}
+
+/// The last part of a log, as far as verdicts and prompts look at it; empty when there is none.
+pub(super) fn tail(log: &Path) -> Vec<u8> {
+    let mut reader = LogReader::new(log);
+    let Ok(extent) = reader.extent() else {
+        return Vec::new();
+    };
+    let mut bytes = Vec::new();
+    let mut at = extent.end.saturating_sub(crate::engine::TAIL_BYTES as u64);
+    while let Ok(chunk) = reader.read_from(at, crate::engine::TAIL_BYTES) {
+        if chunk.bytes.is_empty() {
+            break;
+        }
+        bytes.extend_from_slice(&chunk.bytes);
+        at = chunk.next;
+    }
+    bytes
+}
+
+fn make_folder(path: &Path) -> Result<(), LaunchError> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(source) => Err(LaunchError::File {
+            what: "create",
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Writes a new file that only its owner can read. A link in its place is not followed.
+fn write_private(path: &Path, bytes: &[u8]) -> Result<(), LaunchError> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits()).unwrap_or_default();
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
+        .and_then(|mut file| file.write_all(bytes))
+        .map_err(|source| LaunchError::File {
+            what: "write",
+            path: path.to_owned(),
+            source,
+        })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

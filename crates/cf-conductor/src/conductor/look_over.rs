@@ -1,0 +1,80 @@
+//! One look of all sources at the tasks of batches that have not ended, without conducting them.
+
+use cf_core::{BatchId, Phase, TaskId};
+use cf_reconcile::{AskGrace, Believed, Merged};
+
+use super::{ConductorError, Setup};
+use crate::source::Asked;
+use crate::store::Store;
+
+/// What the sources say about the tasks of one batch.
+#[derive(Clone, Debug)]
+pub struct LookOver {
+    /// The batch.
+    pub batch: BatchId,
+    /// The process that conducts it; none when its conductor is gone.
+    pub conductor: Option<u32>,
+    /// One merged finding for each task that a source knows something about.
+    pub findings: Vec<Merged>,
+    /// What could not be read: the source, and why.
+    pub unknown: Vec<(String, String)>,
+}
+
+/// Asks the sources about the tasks of every batch that has not ended (only these tasks, when some are given). Changes
+/// nothing.
+///
+/// # Errors
+///
+/// The store cannot be read.
+pub fn look_over(
+    store: &Store,
+    setup: &mut Setup,
+    only: Option<&[TaskId]>,
+) -> Result<Vec<LookOver>, ConductorError> {
+    let batches = store.read(|reader| {
+        let mut list = Vec::new();
+        for batch in reader.unfinished_batches()? {
+            let mut asked = Vec::new();
+            for row in reader.batch_tasks(batch.id)? {
+                if only.is_some_and(|only| !only.contains(&row.task)) {
+                    continue;
+                }
+                let Some(believed) = Believed::from_row(row.phase, row.outcome) else {
+                    continue;
+                };
+                let attempt = match row.phase {
+                    Phase::Running | Phase::Stopping => {
+                        reader.standing(row.task)?.and_then(|task| task.attempt)
+                    }
+                    _ => None,
+                };
+                asked.push(Asked {
+                    task: row.task,
+                    batch: batch.id,
+                    believed,
+                    take_up_seq: row.take_up_seq,
+                    since_seq: row.since_seq,
+                    attempt,
+                    ask_grace: AskGrace::Running,
+                });
+            }
+            list.push((batch.id, asked));
+        }
+        Ok(list)
+    })?;
+    let mut looks = Vec::new();
+    for (batch, asked) in batches {
+        let pass = setup.registry.check(store, &asked);
+        looks.push(LookOver {
+            batch,
+            conductor: setup.workspace.conductor_of(batch),
+            findings: pass.merged,
+            unknown: pass
+                .unknown
+                .into_iter()
+                .map(|(source, why)| (source.as_str().to_owned(), why))
+                .collect(),
+        });
+    }
+    Ok(looks)
+}

@@ -1,0 +1,364 @@
+//! What a batch is going to do, worked out and checked before anything is stored.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+
+use cf_core::{Graph, GraphError, TaskId, TaskLabel, TaskStatus};
+
+use super::{ConductorError, Setup};
+use crate::engine::{Engine, EngineName, agents_on_path, find_program};
+use crate::settings::Settings;
+use crate::store::task::Task;
+use crate::store::{Reader, Store};
+
+/// Which tasks a batch is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// These, in this order.
+    Tasks(Vec<TaskId>),
+    /// Every READY task whose dependencies are met or in the batch, in the order in which they were added.
+    AllReady,
+}
+
+/// What taking a task up will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It will run.
+    Runs,
+    /// It is DONE or MERGED, and will be skipped.
+    AlreadyDone,
+    /// It is BLOCKED with an open question, and will be held.
+    Held,
+    /// Another batch or attempt works on it; its end is waited for.
+    ClaimedElsewhere,
+    /// A person works on it.
+    InProgressByHand,
+}
+
+/// One task of a plan.
+#[derive(Clone, Debug)]
+pub struct PlannedTask {
+    /// Its id.
+    pub id: TaskId,
+    /// How it is called.
+    pub label: TaskLabel,
+    /// Its title.
+    pub title: String,
+    /// The engine that will run it.
+    pub engine: Option<EngineName>,
+    /// What taking it up will do.
+    pub standing: Standing,
+    /// The labels of what it depends on.
+    pub depends_on: Vec<String>,
+}
+
+/// What a batch is going to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The tasks in the order of the list; this is what is stored.
+    pub tasks: Vec<TaskId>,
+    /// The same in the order in which they would run one at a time.
+    pub order: Vec<PlannedTask>,
+    /// READY tasks that were left out, and why.
+    pub left_out: Vec<(TaskLabel, String)>,
+    /// Its settings.
+    pub settings: Settings,
+    /// Whether DONE tasks are run again.
+    pub force: bool,
+    /// The engines that are used, each with the program that was found for it.
+    pub engines: Vec<(Engine, String)>,
+    /// Live batches of the same workspace that work in the same tree.
+    pub neighbours: Vec<cf_core::BatchId>,
+}
+
+/// Works out what a batch would do, and refuses what cannot be run. Stores nothing.
+///
+/// # Errors
+///
+/// A cycle, an unmet dependency outside the batch, an engine that is missing or unknown: named, with what to do.
+pub fn prepare(
+    store: &Store,
+    setup: &Setup,
+    selection: &Selection,
+    settings: &Settings,
+    force: bool,
+) -> Result<Plan, ConductorError> {
+    let plan = store.read(|reader| Ok(plan(reader, setup, selection, settings, force)))??;
+    Ok(plan)
+}
+
+fn plan(
+    reader: &Reader<'_>,
+    setup: &Setup,
+    selection: &Selection,
+    settings: &Settings,
+    force: bool,
+) -> Result<Plan, ConductorError> {
+    let mut tasks: Vec<Task> = Vec::new();
+    match selection {
+        Selection::Tasks(ids) => {
+            let mut seen = HashSet::new();
+            for id in ids.iter().filter(|id| seen.insert(**id)) {
+                tasks.push(reader.task(*id)?);
+            }
+        }
+        Selection::AllReady => reader.tasks(&[TaskStatus::Ready], |view| {
+            tasks.push(view.task);
+            Ok(())
+        })?,
+    }
+    let edges = reader.edges()?;
+    let mut depends_on: HashMap<TaskId, Vec<TaskId>> = HashMap::new();
+    for (task, on) in &edges {
+        depends_on.entry(*task).or_default().push(*on);
+    }
+    let left_out = check_outside(reader, setup, &mut tasks, &depends_on, selection, force)?;
+    let ids: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
+    let graph = Graph::new(
+        tasks.iter().map(|task| (task.id, task.priority)),
+        edges
+            .iter()
+            .copied()
+            .filter(|(task, on)| ids.contains(task) && ids.contains(on)),
+    );
+    let order = graph.order().map_err(|GraphError::Cycle(cycle)| {
+        match cycle
+            .iter()
+            .map(|id| reader.label(*id).map(|label| label.to_string()))
+            .collect()
+        {
+            Ok(labels) => ConductorError::Store(crate::store::StoreError::Cycle(labels)),
+            Err(error) => error.into(),
+        }
+    })?;
+    let mut used: HashMap<EngineName, (Engine, String)> = HashMap::new();
+    let mut planned: HashMap<TaskId, PlannedTask> = HashMap::with_capacity(tasks.len());
+    for task in &tasks {
+        let standing = standing(reader, task, force)?;
+        let engine = match standing {
+            Standing::AlreadyDone => None,
+            _ => Some(engine_of(setup, task, settings, &mut used)?),
+        };
+        let mut names = Vec::new();
+        for on in depends_on.get(&task.id).into_iter().flatten() {
+            names.push(reader.label(*on)?.to_string());
+        }
+        planned.insert(
+            task.id,
+            PlannedTask {
+                id: task.id,
+                label: task.label(),
+                title: task.title.clone(),
+                engine,
+                standing,
+                depends_on: names,
+            },
+        );
+    }
+    let neighbours = match settings.isolation {
+        cf_core::Isolation::Worktree => Vec::new(),
+        cf_core::Isolation::None => setup.workspace.live_batches()?,
+    };
+    let mut engines: Vec<(Engine, String)> = used.into_values().collect();
+    engines.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+    Ok(Plan {
+        tasks: tasks.iter().map(|task| task.id).collect(),
+        order: order.iter().filter_map(|id| planned.remove(id)).collect(),
+        left_out,
+        settings: settings.clone(),
+        force,
+        engines,
+        neighbours,
+    })
+}
+
+fn standing(reader: &Reader<'_>, task: &Task, force: bool) -> Result<Standing, ConductorError> {
+    let live = task.claim.is_some() || reader.has_open_attempt(task.id)?;
+    Ok(match task.status {
+        TaskStatus::Merged => Standing::AlreadyDone,
+        TaskStatus::Done if !force => Standing::AlreadyDone,
+        TaskStatus::Blocked if reader.open_blockers(task.id)? > 0 => Standing::Held,
+        _ if live => Standing::ClaimedElsewhere,
+        TaskStatus::InProgress => Standing::InProgressByHand,
+        TaskStatus::Backlog
+        | TaskStatus::Ready
+        | TaskStatus::Blocked
+        | TaskStatus::Failed
+        | TaskStatus::Done => Standing::Runs,
+    })
+}
+
+/// Refuses unmet dependencies outside the batch by name, unless a live claim works on them. `--all-ready` leaves the
+/// tasks out that have one, and then those that depend on what was left out.
+fn check_outside(
+    reader: &Reader<'_>,
+    setup: &Setup,
+    tasks: &mut Vec<Task>,
+    depends_on: &HashMap<TaskId, Vec<TaskId>>,
+    selection: &Selection,
+    force: bool,
+) -> Result<Vec<(TaskLabel, String)>, ConductorError> {
+    let mut inside: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
+    let mut left_out = Vec::new();
+    loop {
+        let mut out = HashSet::new();
+        let mut refused = Vec::new();
+        for task in tasks.iter() {
+            let runs = !(task.status.is_done() && (!force || task.status == TaskStatus::Merged));
+            for on in depends_on
+                .get(&task.id)
+                .into_iter()
+                .flatten()
+                .filter(|on| !inside.contains(on) && runs)
+            {
+                let other = reader.task(*on)?;
+                if other.status.is_done() && !reader.has_open_attempt(other.id)? {
+                    continue;
+                }
+                if is_claimed(reader, setup, &other)? {
+                    continue;
+                }
+                match selection {
+                    Selection::AllReady => {
+                        if out.insert(task.id) {
+                            left_out.push((
+                                task.label(),
+                                format!("depends on {} ({})", other.label(), other.status),
+                            ));
+                        }
+                    }
+                    Selection::Tasks(_) => {
+                        refused.push(format!(
+                            "{} depends on {} ({})",
+                            task.label(),
+                            other.label(),
+                            other.status
+                        ));
+                    }
+                }
+            }
+        }
+        if !refused.is_empty() {
+            refused.truncate(20);
+            return Err(ConductorError::Refused {
+                what: format!(
+                    "dependencies outside the batch are not met: {}",
+                    refused.join("; ")
+                ),
+                hint: Some("add them to the batch, or finish them first".to_owned()),
+            });
+        }
+        if out.is_empty() {
+            return Ok(left_out);
+        }
+        tasks.retain(|task| !out.contains(&task.id));
+        inside.retain(|id| !out.contains(id));
+    }
+}
+
+/// Whether somebody who is alive works on a task: its batch has a conductor, or its agent lives.
+fn is_claimed(reader: &Reader<'_>, setup: &Setup, task: &Task) -> Result<bool, ConductorError> {
+    if let Some(batch) = task.claim
+        && setup.workspace.conductor_of(batch).is_some()
+    {
+        return Ok(true);
+    }
+    Ok(reader
+        .open_attempts_of(task.id)?
+        .iter()
+        .any(|attempt| super::recover::is_alive(&setup.workspace, attempt)))
+}
+
+/// The engine of a task, with its program found, or a refusal that names what is there.
+fn engine_of(
+    setup: &Setup,
+    task: &Task,
+    settings: &Settings,
+    used: &mut HashMap<EngineName, (Engine, String)>,
+) -> Result<EngineName, ConductorError> {
+    let name = match (&task.run, &task.engine, &settings.engine) {
+        (Some(_), _, _) => EngineName::shell(),
+        (None, Some(name), _) | (None, None, Some(name)) => name
+            .parse()
+            .map_err(|_| unknown_engine(setup, task, name))?,
+        (None, None, None) => return Err(no_engine(setup, task)),
+    };
+    if used.contains_key(&name) {
+        return Ok(name);
+    }
+    let engine = setup
+        .engines
+        .get(&name)
+        .ok_or_else(|| unknown_engine(setup, task, name.as_str()))?;
+    if engine.runs_scripts() && task.run.is_none() {
+        return Err(ConductorError::Refused {
+            what: format!(
+                "task {} has no `run` script for the shell engine",
+                task.label()
+            ),
+            hint: Some(format!(
+                "give it one with `cf tasks edit {} --run SCRIPT`, or choose an engine",
+                task.label()
+            )),
+        });
+    }
+    let path = search_path(setup);
+    let found = find_program(engine.program(), &path).ok_or_else(|| ConductorError::Refused {
+        what: format!(
+            "engine {name} needs the program {:?}, which is not on the PATH",
+            engine.program()
+        ),
+        hint: Some(on_path(&path)),
+    })?;
+    used.insert(name.clone(), (engine.clone(), found.display().to_string()));
+    Ok(name)
+}
+
+fn search_path(setup: &Setup) -> std::ffi::OsString {
+    setup
+        .environment
+        .iter()
+        .find(|(name, _)| name == OsStr::new("PATH"))
+        .map(|(_, value)| value.clone())
+        .unwrap_or_default()
+}
+
+fn no_engine(setup: &Setup, task: &Task) -> ConductorError {
+    ConductorError::Refused {
+        what: format!(
+            "task {} has no `run` script, and no engine was chosen for it",
+            task.label()
+        ),
+        hint: Some(format!(
+            "choose one with --engine; {}",
+            on_path(&search_path(setup))
+        )),
+    }
+}
+
+fn unknown_engine(setup: &Setup, task: &Task, name: &str) -> ConductorError {
+    let known: Vec<&str> = setup
+        .engines
+        .iter()
+        .map(|engine| engine.name.as_str())
+        .collect();
+    ConductorError::Refused {
+        what: format!(
+            "task {} names the engine {name:?}, which is not known",
+            task.label()
+        ),
+        hint: Some(format!("known engines: {}", known.join(", "))),
+    }
+}
+
+fn on_path(path: &OsStr) -> String {
+    let found: Vec<String> = agents_on_path(path)
+        .into_iter()
+        .map(|(name, _)| name.to_string())
+        .collect();
+    if found.is_empty() {
+        "no known agent program is on the PATH".to_owned()
+    } else {
+        format!("on the PATH: {}", found.join(", "))
+    }
+}

@@ -1,0 +1,375 @@
+//! What is found of attempts whose conductor is gone.
+//!
+//! | stored                        | supervisor | record  | what is done                                        |
+//! |-------------------------------|------------|---------|-----------------------------------------------------|
+//! | attempt open                  | alive      | any     | adopted: it is watched, and never started again     |
+//! | attempt open                  | dead       | ended   | settled by the record, as if the note came just now |
+//! | attempt open                  | dead       | started | what it left is stopped, then it is `lost`          |
+//! | attempt open                  | dead       | none    | never started: READY, no attempt used               |
+//! | attempt open, unclean receipt | –          | –       | closed once its survivors are gone                  |
+//!
+//! A conductor that lost its transaction takes the same way: it forgets what it believed and reads the store again.
+
+use std::collections::HashMap;
+
+use cf_core::{AttemptEnd, AttemptId, BatchId, Ending, TaskId, TaskStatus};
+use cf_reconcile::FailureCause;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Setup;
+use super::launch::{log_path, tail};
+use super::settle::Judged;
+use super::turn::{Core, Running};
+use crate::engine::{SuccessRule, last_lines};
+use crate::executor::{Fate, Note};
+use crate::process::{Process, lock_held};
+use crate::store::attempt::{Attempt, AttemptResult};
+use crate::store::{Reader, Result, Store, Tx};
+use crate::supervise::{Ended, How, Limit, Stage, record_path};
+use crate::workspace::Workspace;
+
+/// How much of a failed agent's output becomes the reason of the failure.
+const REASON_LINES: usize = 5;
+const REASON_BYTES: usize = 1_000;
+
+/// Whether the supervisor of an attempt lives.
+pub(super) fn is_alive(workspace: &Workspace, attempt: &Attempt) -> bool {
+    attempt.end.is_none()
+        && lock_held(&record_path(
+            &workspace.supervisors(),
+            attempt.supervisor.supervisor,
+        ))
+}
+
+/// What a conductor knows of an attempt that it did not start itself, or whose start it forgot.
+pub(super) fn running(
+    reader: &Reader<'_>,
+    attempt: &Attempt,
+    batch: BatchId,
+    rules: &HashMap<String, SuccessRule>,
+    jobs: Option<u32>,
+) -> Result<Running> {
+    let task = reader.task(attempt.task)?;
+    let as_claimed = task.status == TaskStatus::InProgress
+        && task.claim == Some(batch)
+        && task.attempt == Some(attempt.id);
+    Ok(Running {
+        attempt: attempt.id,
+        task: attempt.task,
+        stage: attempt.stage,
+        identity: attempt.supervisor.clone(),
+        // No task ever has version 0, so a result of an attempt whose task was written since is stale.
+        version: if as_claimed { task.version } else { 0 },
+        rule: rules
+            .get(&attempt.engine)
+            .copied()
+            .unwrap_or(SuccessRule::ExitZero),
+        verify: task.verify,
+        stop: None,
+        asked_at: None,
+        agent_result: (attempt.stage == Stage::Verify).then(|| agent_result(attempt)),
+        jobs,
+    })
+}
+
+/// What was stored of an attempt's agent before its verification began.
+fn agent_result(attempt: &Attempt) -> AttemptResult {
+    AttemptResult {
+        end: AttemptEnd::Exited,
+        ending: attempt.ending,
+        success: true,
+        reason: String::new(),
+        last_said: attempt.last_said.clone(),
+        session: attempt.session.clone(),
+        tokens: attempt.tokens,
+        cost_micro_usd: attempt.cost_micro_usd,
+        left_behind: attempt.left_behind,
+        record: Value::Null,
+    }
+}
+
+impl Core {
+    /// Takes the attempts of the batch that may be alive from the store, in place of what was believed.
+    pub(super) fn recall(
+        &mut self,
+        reader: &Reader<'_>,
+        own: &dyn Fn(AttemptId) -> Option<u32>,
+    ) -> Result<Vec<Attempt>> {
+        self.running.clear();
+        self.by_attempt.clear();
+        self.unclean.clear();
+        let mut open = Vec::new();
+        for attempt in reader
+            .open_attempts()?
+            .into_iter()
+            .filter(|attempt| attempt.batch == self.batch)
+        {
+            if attempt.end.is_some() {
+                self.unclean.insert(attempt.id);
+                continue;
+            }
+            let entry = running(reader, &attempt, self.batch, &self.rules, own(attempt.id))?;
+            self.by_attempt.insert(attempt.id, attempt.task);
+            self.running.insert(attempt.task, entry);
+            open.push(attempt);
+        }
+        Ok(open)
+    }
+
+    /// Takes over the attempt of a batch whose conductor is gone, for a task of this batch: from now on it is this
+    /// batch's own.
+    ///
+    /// Of a task outside the batch only the claim is taken over; its attempt's end makes it what it is.
+    pub(super) fn take_over(&mut self, tx: &mut Tx<'_>, attempt: &Attempt) -> Result<()> {
+        tx.move_attempt(attempt, self.batch)?;
+        let entry = running(&tx.reader(), attempt, self.batch, &self.rules, None)?;
+        self.by_attempt.insert(attempt.id, attempt.task);
+        self.running.insert(attempt.task, entry);
+        self.schedule.started(attempt.task, tx.now());
+        Ok(())
+    }
+
+    /// Closes unclean attempts whose survivors are gone, and resolves the questions about them. Returns their tasks.
+    pub(super) fn clean_up(&mut self, store: &mut Store) -> Result<()> {
+        let gone = store.read(|reader| gone(reader, self.unclean.iter().copied()))?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let by = self.actor();
+        let tasks = store.write(&by, |tx| close(tx, &gone))?;
+        for attempt in &gone {
+            self.unclean.remove(&attempt.id);
+        }
+        self.relook.extend(tasks);
+        Ok(())
+    }
+}
+
+/// Closes every unclean attempt of the workspace whose survivors are gone.
+pub(super) fn clean_up_all(store: &mut Store, by: &cf_core::Actor) -> Result<()> {
+    let gone = store.read(|reader| {
+        let unclean: Vec<AttemptId> = reader
+            .open_attempts()?
+            .iter()
+            .filter(|attempt| attempt.end.is_some())
+            .map(|attempt| attempt.id)
+            .collect();
+        gone(reader, unclean.into_iter())
+    })?;
+    if !gone.is_empty() {
+        store.write(by, |tx| close(tx, &gone))?;
+    }
+    Ok(())
+}
+
+/// What could not be ended, as both a kill receipt and a sweep record it.
+#[derive(Deserialize)]
+struct Survivors {
+    #[serde(default)]
+    survivors: Vec<Process>,
+    #[serde(default)]
+    unlisted: u32,
+}
+
+fn gone(reader: &Reader<'_>, attempts: impl Iterator<Item = AttemptId>) -> Result<Vec<Attempt>> {
+    let mut gone = Vec::new();
+    for id in attempts {
+        let attempt = reader.attempt(id)?;
+        let survives = match attempt
+            .record
+            .clone()
+            .map(serde_json::from_value::<Survivors>)
+        {
+            Some(Ok(left)) => {
+                !attempt.supervisor.is_local()
+                    || left.unlisted > 0
+                    || left.survivors.iter().any(Process::alive)
+            }
+            // Of survivors that no record lists nothing is known: a person has to say that they are gone.
+            Some(Err(_)) | None => true,
+        };
+        let rebooted =
+            crate::process::boot_id().is_ok_and(|boot| boot != attempt.supervisor.boot_id);
+        if rebooted || !survives {
+            gone.push(attempt);
+        }
+    }
+    Ok(gone)
+}
+
+fn close(tx: &mut Tx<'_>, gone: &[Attempt]) -> Result<Vec<TaskId>> {
+    let mut tasks = Vec::new();
+    for attempt in gone {
+        tx.close_unclean(attempt)?;
+        for blocker in tx.reader().blockers_of_attempt(attempt.id)? {
+            if blocker.asked_by == cf_core::Asker::System
+                && blocker.status == cf_core::BlockerStatus::Open
+            {
+                tx.resolve(blocker.id)?;
+            }
+        }
+        tasks.push(attempt.task);
+    }
+    Ok(tasks)
+}
+
+/// Judges the end of a process: by its record, and by its engine's rule where it ended by itself.
+pub(super) fn judge(setup: &Setup, running: &Running, note: &Note) -> Judged {
+    let log = log_path(setup, note.attempt, note.stage);
+    match &note.fate {
+        Fate::Ended(ended) => judge_ended(running, note, ended, &log),
+        Fate::SpawnFailed { error } => {
+            let result = failed(
+                AttemptEnd::Exited,
+                None,
+                format!("could not be started: {error}"),
+                Value::Null,
+            );
+            judged(note, result, FailureCause::Exit, true)
+        }
+        Fate::NeverStarted => {
+            let result = failed(
+                AttemptEnd::NeverStarted,
+                None,
+                "never started".to_owned(),
+                Value::Null,
+            );
+            judged(note, result, FailureCause::NeverStarted, false)
+        }
+        Fate::Lost(swept) => {
+            let end = if swept.survivors.is_empty() {
+                AttemptEnd::Lost
+            } else {
+                AttemptEnd::Unclean
+            };
+            let mut result = failed(
+                end,
+                None,
+                "lost: its supervisor died without a record".to_owned(),
+                json!({ "survivors": swept.survivors }),
+            );
+            result.left_behind = u32::try_from(swept.killed).unwrap_or(u32::MAX);
+            let mut judged = judged(note, result, FailureCause::Lost, false);
+            judged.survivors.clone_from(&swept.survivors);
+            judged
+        }
+    }
+}
+
+fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::Path) -> Judged {
+    let record = serde_json::to_value(ended).unwrap_or(Value::Null);
+    let rule = if note.stage == Stage::Verify {
+        SuccessRule::ExitZero
+    } else {
+        running.rule
+    };
+    let ending = ended.ending.unwrap_or(Ending::Signal(9));
+    let (mut result, cause) = if ended.how == How::Killed {
+        (
+            failed(
+                ended.attempt_end(),
+                ended.ending,
+                "stopped".to_owned(),
+                record,
+            ),
+            FailureCause::Stopped,
+        )
+    } else if let Some(limit) = ended.limit {
+        let active = std::time::Duration::from_millis(ended.active_ms / 100 * 100);
+        let (what, cause) = match limit {
+            Limit::Timeout => ("timed out", FailureCause::Timeout),
+            Limit::Stall => ("stalled", FailureCause::Stall),
+        };
+        let text = format!("{what} after {}", cf_core::format_duration(active));
+        (
+            failed(
+                AttemptEnd::Exited,
+                ended.ending,
+                with_stage(note.stage, text),
+                record,
+            ),
+            cause,
+        )
+    } else if rule == SuccessRule::ExitZero && ending.is_zero() {
+        let mut result = failed(AttemptEnd::Exited, ended.ending, ending.to_string(), record);
+        result.success = true;
+        (result, FailureCause::Exit)
+    } else {
+        by_rule(rule, note.stage, ending, log, record)
+    };
+    result.left_behind = ended.left_behind;
+    let mut judged = judged(note, result, cause, !ended.retires);
+    judged.survivors.clone_from(&ended.survivors);
+    judged
+}
+
+fn by_rule(
+    rule: SuccessRule,
+    stage: Stage,
+    ending: Ending,
+    log: &std::path::Path,
+    record: Value,
+) -> (AttemptResult, FailureCause) {
+    let bytes = tail(log);
+    let verdict = rule.judge(ending, &bytes);
+    let mut reason = verdict.reason;
+    if !verdict.success && rule == SuccessRule::ExitZero {
+        let last = last_lines(rule, &bytes, REASON_LINES, REASON_BYTES);
+        reason = ending.to_string();
+        if !last.is_empty() {
+            reason = format!("{reason}: {}", last.join("\n"));
+        }
+    }
+    let result = AttemptResult {
+        end: AttemptEnd::Exited,
+        ending: Some(ending),
+        success: verdict.success,
+        reason: with_stage(stage, reason),
+        last_said: verdict.last_said,
+        session: verdict.session,
+        tokens: verdict.tokens.map(|tokens| tokens.input + tokens.output),
+        cost_micro_usd: verdict.cost_usd.map(|cost| (cost.max(0.0) * 1e6) as u64),
+        left_behind: 0,
+        record,
+    };
+    let cause = if stage == Stage::Verify {
+        FailureCause::Verify
+    } else {
+        FailureCause::Exit
+    };
+    (result, cause)
+}
+
+fn with_stage(stage: Stage, text: String) -> String {
+    match stage {
+        Stage::Agent => text,
+        Stage::Verify => format!("verify failed: {text}"),
+    }
+}
+
+fn failed(end: AttemptEnd, ending: Option<Ending>, reason: String, record: Value) -> AttemptResult {
+    AttemptResult {
+        end,
+        ending,
+        success: false,
+        reason,
+        last_said: None,
+        session: None,
+        tokens: None,
+        cost_micro_usd: None,
+        left_behind: 0,
+        record,
+    }
+}
+
+fn judged(note: &Note, result: AttemptResult, cause: FailureCause, free: bool) -> Judged {
+    Judged {
+        attempt: note.attempt,
+        stage: note.stage,
+        result,
+        cause,
+        survivors: Vec::new(),
+        free,
+    }
+}

@@ -1,0 +1,162 @@
+//! What a change of a task's row is called in the log.
+
+use cf_core::{AttemptId, BatchId, EventType, Outcome, Phase};
+use cf_reconcile::{ReconcileAction, ReconciliationResult};
+
+use super::turn::Core;
+use crate::schedule::{Changed, Note};
+use crate::store::batch::BatchTask;
+use crate::store::event::Event;
+use crate::store::{Result, Tx};
+
+/// Stores every row that changed, each with its event.
+pub(super) fn store(core: &mut Core, tx: &mut Tx<'_>) -> Result<()> {
+    loop {
+        core.schedule.settle(tx.now());
+        let changed = core.schedule.take_changed();
+        let notes = core.schedule.take_notes();
+        if changed.is_empty() && notes.is_empty() {
+            return Ok(());
+        }
+        for change in changed {
+            store_one(core, tx, change)?;
+        }
+        for Note::DependencyReopened { task, on } in notes {
+            tx.append(
+                Event::new(EventType::BatchTaskDependencyReopened)
+                    .task(task)
+                    .batch(core.batch)
+                    .with("on", on.to_string()),
+            )?;
+        }
+    }
+}
+
+fn store_one(core: &mut Core, tx: &mut Tx<'_>, mut change: Changed) -> Result<()> {
+    let task = change.row.task;
+    if let Some(event) = event(core, &change) {
+        let seq = tx.append(event)?;
+        if change.row.phase == Phase::Finished {
+            change.row.since_seq = seq;
+            core.schedule.stored_under(task, seq);
+        }
+    }
+    tx.store_batch_task(core.batch, &change.row)
+}
+
+/// Stores a row as a take-up made it. What is neither done nor held has no event of its own yet.
+pub(super) fn store_taken(batch: BatchId, tx: &mut Tx<'_>, row: &BatchTask) -> Result<()> {
+    let mut row = row.clone();
+    let kind = match (row.phase, row.outcome) {
+        (Phase::Finished, _) => Some(EventType::BatchTaskSkipped),
+        (Phase::Held, _) => Some(EventType::BatchTaskBlocked),
+        _ => None,
+    };
+    if let Some(kind) = kind {
+        let label = tx.reader().label(row.task)?;
+        let seq = tx.append(
+            Event::new(kind)
+                .task(row.task)
+                .batch(batch)
+                .with("label", label.as_str())
+                .with("phase", row.phase.as_str())
+                .with("reason", row.reason.as_deref().unwrap_or_default()),
+        )?;
+        if row.phase == Phase::Finished {
+            row.since_seq = seq;
+        }
+    }
+    tx.store_batch_task(batch, &row)
+}
+
+/// The event of a change, if it has one: where a task moved on its own way, nothing is told.
+fn event(core: &Core, change: &Changed) -> Option<Event> {
+    let (before, after) = (change.before, (change.row.phase, change.row.outcome));
+    let requeued = change
+        .finding
+        .as_ref()
+        .is_some_and(|finding| finding.action == ReconcileAction::Requeue);
+    let kind = match (before, after) {
+        ((Phase::Waiting | Phase::Queued, _), (Phase::Waiting, _)) if before.0 == after.0 => {
+            return None;
+        }
+        (_, (Phase::Waiting | Phase::Queued, _)) if requeued => EventType::BatchTaskRequeued,
+        ((Phase::Running, _), (Phase::Queued, _)) if change.row.not_before.is_some() => {
+            EventType::BatchTaskRetrying
+        }
+        ((Phase::Queued, _), (Phase::Queued, _)) => return None,
+        (_, (Phase::Queued, _)) => EventType::BatchTaskQueued,
+        (_, (Phase::Waiting, _)) => EventType::BatchTaskWaiting,
+        (_, (Phase::Running, _)) => EventType::BatchTaskStarted,
+        (_, (Phase::Stopping, _)) => EventType::BatchTaskStopping,
+        (_, (Phase::Held, _)) => EventType::BatchTaskBlocked,
+        (_, (Phase::Finished, Some(Outcome::Completed))) => EventType::BatchTaskCompleted,
+        (_, (Phase::Finished, Some(Outcome::Failed))) => EventType::BatchTaskFailed,
+        (_, (Phase::Finished, Some(Outcome::Blocked))) => EventType::BatchTaskBlocked,
+        (_, (Phase::Finished, Some(Outcome::Skipped))) => EventType::BatchTaskSkipped,
+        (_, (Phase::Finished, Some(Outcome::Cancelled))) => EventType::BatchTaskCancelled,
+        (_, (Phase::Finished, None)) => return None,
+    };
+    let mut event = Event::new(kind)
+        .task(change.row.task)
+        .batch(core.batch)
+        .with("label", change.label.as_str())
+        .with("phase_before", before.0.as_str())
+        .with("phase", after.0.as_str());
+    let reason = match &change.why {
+        Some(why) => Some(why.to_string()),
+        None => change.row.reason.clone(),
+    };
+    if let Some(reason) = reason {
+        event = event.with("reason", reason);
+    }
+    if kind == EventType::BatchTaskStarted
+        && let Some(running) = core.running.get(&change.row.task)
+    {
+        event = event
+            .attempt(running.attempt)
+            .with("attempt", change.row.attempts);
+    }
+    if kind == EventType::BatchTaskRetrying
+        && let Some(due) = change.row.not_before
+    {
+        event = event
+            .with("due", due.to_string())
+            .with("failures", change.row.failures);
+    }
+    if change.row.phase == Phase::Finished && change.row.attempts > 0 {
+        event = event.with("attempts", change.row.attempts);
+    }
+    match &change.finding {
+        // A stop is an intent; what it was for is told when its end is verified.
+        Some(finding) if kind == EventType::BatchTaskStopping => Some(
+            event
+                .with("intent", finding.action.as_str())
+                .with("source", finding.source.as_str()),
+        ),
+        Some(finding) => Some(with_finding(event, finding)),
+        None => Some(event),
+    }
+}
+
+/// The event of an agent that was stopped for what a source found, told when its end is verified.
+pub(super) fn killed(batch: BatchId, finding: &ReconciliationResult, attempt: AttemptId) -> Event {
+    let event = Event::new(EventType::BatchTaskKilled)
+        .task(finding.task_id)
+        .batch(batch)
+        .attempt(attempt)
+        .with("phase_before", Phase::Stopping.as_str())
+        .with("reason", finding.reason.to_string());
+    with_finding(event, finding)
+}
+
+fn with_finding(event: Event, finding: &ReconciliationResult) -> Event {
+    event
+        .with("action", finding.action.as_str())
+        .with("reason", finding.reason.to_string())
+        .with("source", finding.source.as_str())
+        .with(
+            "evidence",
+            serde_json::to_value(&finding.evidence).expect("evidence is JSON"),
+        )
+}

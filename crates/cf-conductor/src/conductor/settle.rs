@@ -1,0 +1,424 @@
+//! What the end of an attempt means for its task.
+//!
+//! The verdict comes from the supervisor's record, the engine's rule for success, the questions that the attempt asked
+//! and the status that it reported. The outside world wins: a result is applied only to the task as the claim left it;
+//! otherwise it is kept as stale and the task is decided as if it were queued.
+
+use cf_core::{
+    AttemptEnd, AttemptId, BlockerStatus, EventType, Outcome, Phase, TaskStatus, Timestamp,
+};
+use cf_reconcile::{
+    AfterEnd, FailureCause, LiveClaim, Reason, Stored, WrittenSince, may_retry, retry_delay,
+};
+use serde_json::json;
+
+use super::launch::Launch;
+use super::turn::{AtGate, Core, JOBS_IN_A_ROW, Running, Why};
+use crate::process::Process;
+use crate::schedule::Mode;
+use crate::store::attempt::AttemptResult;
+use crate::store::event::Event;
+use crate::store::task::StatusWrite;
+use crate::store::{Result, Tx};
+use crate::supervise::Stage;
+
+/// The end of one process of an attempt, judged outside the transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Judged {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Which process of it ended.
+    pub stage: Stage,
+    /// What is to be stored.
+    pub result: AttemptResult,
+    /// What a failure is counted as.
+    pub cause: FailureCause,
+    /// What could not be ended.
+    pub survivors: Vec<Process>,
+    /// Whether its supervisor waits at its gate again.
+    pub free: bool,
+}
+
+impl Core {
+    pub(super) fn settle(&mut self, tx: &mut Tx<'_>, judged: &Judged) -> Result<()> {
+        let Some(task) = self.by_attempt.get(&judged.attempt).copied() else {
+            return Ok(());
+        };
+        let Some(running) = self
+            .running
+            .get(&task)
+            .filter(|r| r.attempt == judged.attempt)
+            .cloned()
+        else {
+            return Ok(());
+        };
+        if judged.result.end == AttemptEnd::Exited
+            && self.goes_on_to_verification(tx, &running, judged)?
+        {
+            return Ok(());
+        }
+        let mut result = judged.result.clone();
+        if let Some(agent) = &running.agent_result {
+            result.last_said.clone_from(&agent.last_said);
+            result.session.clone_from(&agent.session);
+            result.tokens = agent.tokens;
+            result.cost_micro_usd = agent.cost_micro_usd;
+            result.left_behind += agent.left_behind;
+            result.ending = agent.ending;
+        }
+        tx.end_attempt(judged.attempt, &result)?;
+        self.running.remove(&task);
+        self.by_attempt.remove(&judged.attempt);
+        if let Some(jobs) = running
+            .jobs
+            .filter(|jobs| judged.free && *jobs < JOBS_IN_A_ROW)
+        {
+            self.at_gate.push(AtGate {
+                identity: running.identity.clone(),
+                jobs,
+            });
+        } else {
+            self.released.push(running.identity.supervisor);
+        }
+        match result.end {
+            AttemptEnd::Unclean => self.settle_unclean(tx, &running, judged),
+            AttemptEnd::Killed => self.settle_killed(tx, &running),
+            AttemptEnd::NeverStarted => self.settle_never_started(tx, &running),
+            AttemptEnd::Exited | AttemptEnd::Lost => {
+                self.settle_ended(tx, &running, &result, judged.cause)
+            }
+        }
+    }
+
+    /// A successful agent of a task that is to be verified, that asked nothing and did not report a failure, goes on
+    /// under the same supervisor. Nothing else does.
+    fn goes_on_to_verification(
+        &mut self,
+        tx: &mut Tx<'_>,
+        running: &Running,
+        judged: &Judged,
+    ) -> Result<bool> {
+        if judged.stage != Stage::Agent || !judged.result.success || running.stop.is_some() {
+            return Ok(false);
+        }
+        let Some(command) = running.verify.clone() else {
+            return Ok(false);
+        };
+        let standing = tx.reader().standing(running.task)?;
+        let attempt = tx.reader().attempt(running.attempt)?;
+        let asked = !tx.reader().blockers_of_attempt(running.attempt)?.is_empty();
+        let as_claimed = standing
+            .is_some_and(|standing| !standing.deleted && standing.version == running.version);
+        if asked
+            || !as_claimed
+            || attempt.report == Some(TaskStatus::Failed)
+            || self.stop == Some(crate::store::batch::Stop::Force)
+        {
+            return Ok(false);
+        }
+        let own = running.jobs.filter(|_| judged.free).map(|jobs| AtGate {
+            identity: running.identity.clone(),
+            jobs,
+        });
+        let Some(AtGate { identity, jobs }) = own.or_else(|| self.at_gate.pop()) else {
+            // The supervisor is gone; the next turn has another one at its gate.
+            self.unverified.push(judged.clone());
+            return Ok(true);
+        };
+        tx.to_verification(&attempt, &identity, &judged.result)?;
+        let row = tx.reader().task(running.task)?;
+        if let Some(running) = self.running.get_mut(&running.task) {
+            running.stage = Stage::Verify;
+            if running.identity != identity {
+                self.released.push(running.identity.supervisor);
+            }
+            running.identity = identity.clone();
+            running.jobs = Some(jobs + 1);
+            running.agent_result = Some(judged.result.clone());
+        }
+        self.launches.push(Launch::verification(
+            row,
+            running.attempt,
+            attempt.generation,
+            identity,
+            command,
+        ));
+        Ok(true)
+    }
+
+    fn settle_ended(
+        &mut self,
+        tx: &mut Tx<'_>,
+        running: &Running,
+        result: &AttemptResult,
+        cause: FailureCause,
+    ) -> Result<()> {
+        let task = running.task;
+        let asked = tx.reader().blockers_of_attempt(running.attempt)?;
+        if !asked.is_empty() {
+            return self.settle_asked(
+                tx,
+                running,
+                asked.iter().any(|b| b.status == BlockerStatus::Open),
+            );
+        }
+        if matches!(
+            running.stop.as_ref().map(|stop| &stop.why),
+            Some(Why::ByHand)
+        ) {
+            self.keep_stale(tx, running, result)?;
+            self.schedule.finish(
+                task,
+                Outcome::Cancelled,
+                &Reason::StoppedByHand,
+                tx.now(),
+                None,
+            );
+            return Ok(());
+        }
+        let reported = tx.reader().attempt(running.attempt)?.report;
+        let success = result.success && reported != Some(TaskStatus::Failed);
+        let cause = if reported == Some(TaskStatus::Failed) {
+            FailureCause::Reported
+        } else {
+            cause
+        };
+        let failures = self.schedule.row(task).map_or(0, |row| row.failures);
+        if !success
+            && may_retry(cause)
+            && failures < self.settings.retry
+            && self.schedule.mode() == Mode::Open
+        {
+            let as_claimed = tx
+                .reader()
+                .standing(task)?
+                .is_some_and(|standing| !standing.deleted && standing.version == running.version);
+            if as_claimed {
+                let delay = retry_delay(failures + 1, self.settings.retry_delay, self.draw());
+                let due = tx.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+                self.schedule
+                    .retry(task, due, Reason::Other(result.reason.clone()));
+                return Ok(());
+            }
+        }
+        let to = if success {
+            TaskStatus::Done
+        } else {
+            TaskStatus::Failed
+        };
+        match tx.settle_status(task, running.attempt, running.version, to)? {
+            StatusWrite::Changed { .. } | StatusWrite::Same => {
+                self.schedule.saw(task, Stored::Status(to), LiveClaim::None);
+                let (outcome, reason) = if success {
+                    (Outcome::Completed, Reason::Succeeded)
+                } else if reported == Some(TaskStatus::Failed) {
+                    (
+                        Outcome::Failed,
+                        Reason::Other("the agent reported FAILED".to_owned()),
+                    )
+                } else {
+                    (Outcome::Failed, Reason::Other(result.reason.clone()))
+                };
+                self.schedule.finish(task, outcome, &reason, tx.now(), None);
+                Ok(())
+            }
+            StatusWrite::Lost | StatusWrite::Reported => {
+                self.keep_stale(tx, running, result)?;
+                self.decide_as_if_queued(tx, task, Some(running.attempt))
+            }
+        }
+    }
+
+    /// An attempt that asked is no success, whatever its exit code: the task is held while a question is open, and runs
+    /// again with the answers otherwise. Somebody else's word about the task goes before.
+    fn settle_asked(&mut self, tx: &mut Tx<'_>, running: &Running, open: bool) -> Result<()> {
+        let task = running.task;
+        let Some(standing) = tx.reader().standing(task)? else {
+            return Ok(());
+        };
+        let by_attempt = standing.status_by == Tx::actor_of(running.attempt);
+        let by_answer = standing.status_via == Some(running.attempt);
+        match standing.status {
+            TaskStatus::Blocked if by_attempt && open => {
+                self.saw(tx, task, Some(&standing))?;
+                self.schedule.hold(task, &Reason::AnswerAwaited, None);
+                self.schedule.stored_under(task, standing.status_seq);
+                Ok(())
+            }
+            TaskStatus::Ready if by_answer && !standing.deleted => {
+                self.saw(tx, task, Some(&standing))?;
+                let finding = self.answered(task, Phase::Running, TaskStatus::Ready);
+                self.schedule.enqueue(
+                    task,
+                    Some(Reason::BlockersResolved),
+                    Some(finding),
+                    tx.now(),
+                );
+                Ok(())
+            }
+            _ => self.decide_as_if_queued(tx, task, Some(running.attempt)),
+        }
+    }
+
+    /// The end of a stopped agent is verified.
+    fn settle_killed(&mut self, tx: &mut Tx<'_>, running: &Running) -> Result<()> {
+        let task = running.task;
+        let Some(stop) = &running.stop else {
+            // Somebody stopped the supervisor from outside: nobody's failure.
+            return self.decide_as_if_queued(tx, task, Some(running.attempt));
+        };
+        match &stop.why {
+            Why::ByHand => {
+                self.saw_now(tx, running)?;
+                self.schedule.finish(
+                    task,
+                    Outcome::Cancelled,
+                    &Reason::StoppedByHand,
+                    tx.now(),
+                    None,
+                );
+                Ok(())
+            }
+            Why::Batch => {
+                match tx.settle_status(task, running.attempt, running.version, TaskStatus::Ready)? {
+                    StatusWrite::Changed { .. } | StatusWrite::Same => {
+                        self.schedule
+                            .saw(task, Stored::Status(TaskStatus::Ready), LiveClaim::None);
+                        self.schedule.finish(
+                            task,
+                            Outcome::Cancelled,
+                            &Reason::Stopped,
+                            tx.now(),
+                            None,
+                        );
+                        Ok(())
+                    }
+                    StatusWrite::Lost | StatusWrite::Reported => {
+                        self.decide_as_if_queued(tx, task, Some(running.attempt))
+                    }
+                }
+            }
+            Why::Finding { after, finding } => {
+                let written = match tx.reader().standing(task)? {
+                    Some(standing) if standing.version == stop.version => WrittenSince::Nobody,
+                    _ => WrittenSince::Somebody,
+                };
+                match after.then(written) {
+                    AfterEnd::Finish(outcome) => {
+                        self.saw_now(tx, running)?;
+                        let finding = (**finding).clone();
+                        let reason = finding.reason.clone();
+                        self.schedule
+                            .finish(task, outcome, &reason, tx.now(), Some(finding));
+                        Ok(())
+                    }
+                    AfterEnd::DecideAgain => {
+                        tx.append(super::rows::killed(self.batch, finding, running.attempt))?;
+                        self.decide_as_if_queued(tx, task, Some(running.attempt))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Something of the attempt is still alive. The task is held by a question that names it, until it is gone.
+    fn settle_unclean(
+        &mut self,
+        tx: &mut Tx<'_>,
+        running: &Running,
+        judged: &Judged,
+    ) -> Result<()> {
+        self.unclean.insert(running.attempt);
+        let names: Vec<String> = judged
+            .survivors
+            .iter()
+            .map(|process| format!("{} ({})", process.pid, process.name))
+            .collect();
+        let question = format!(
+            "These processes of attempt {} could not be ended: {}. End them, or resolve this question once they are gone.",
+            running.attempt.short(),
+            if names.is_empty() {
+                "unknown".to_owned()
+            } else {
+                names.join(", ")
+            }
+        );
+        tx.ask_as(
+            Some(running.task),
+            &question,
+            cf_core::Asker::System,
+            Some(running.attempt),
+        )?;
+        let standing = tx.reader().standing(running.task)?;
+        match standing.as_ref().map(|standing| standing.status) {
+            Some(TaskStatus::Blocked) => {
+                self.saw(tx, running.task, standing.as_ref())?;
+                self.schedule
+                    .hold(running.task, &Reason::AnswerAwaited, None);
+                self.schedule.stored_under(
+                    running.task,
+                    standing.map_or(0, |standing| standing.status_seq),
+                );
+                Ok(())
+            }
+            _ => self.decide_as_if_queued(tx, running.task, Some(running.attempt)),
+        }
+    }
+
+    /// The agent never ran: the task is READY again, and no attempt is used up.
+    fn settle_never_started(&mut self, tx: &mut Tx<'_>, running: &Running) -> Result<()> {
+        match tx.settle_status(
+            running.task,
+            running.attempt,
+            running.version,
+            TaskStatus::Ready,
+        )? {
+            StatusWrite::Changed { .. } | StatusWrite::Same => {
+                self.schedule.saw(
+                    running.task,
+                    Stored::Status(TaskStatus::Ready),
+                    LiveClaim::None,
+                );
+                self.schedule.enqueue(running.task, None, None, tx.now());
+                self.schedule.uncount_attempt(running.task);
+                Ok(())
+            }
+            StatusWrite::Lost | StatusWrite::Reported => {
+                self.decide_as_if_queued(tx, running.task, Some(running.attempt))
+            }
+        }
+    }
+
+    fn saw_now(&mut self, tx: &Tx<'_>, running: &Running) -> Result<()> {
+        let standing = tx.reader().standing(running.task)?;
+        self.saw(tx, running.task, standing.as_ref())
+    }
+
+    fn keep_stale(
+        &mut self,
+        tx: &mut Tx<'_>,
+        running: &Running,
+        result: &AttemptResult,
+    ) -> Result<()> {
+        tx.append(
+            Event::new(EventType::AttemptStaleResult)
+                .task(running.task)
+                .batch(self.batch)
+                .attempt(running.attempt)
+                .with(
+                    "result",
+                    json!({ "success": result.success, "reason": result.reason }),
+                ),
+        )?;
+        Ok(())
+    }
+
+    /// The next random fraction, at least 0 and below 1. Good enough to spread retries, and for nothing else.
+    fn draw(&mut self) -> f64 {
+        // Xorshift (Marsaglia 2003, the triple 13, 7, 17).
+        self.jitter ^= self.jitter << 13;
+        self.jitter ^= self.jitter >> 7;
+        self.jitter ^= self.jitter << 17;
+        (self.jitter >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

@@ -1,0 +1,180 @@
+//! The start of a batch: one transaction after which every task is either in the batch's hands or has its outcome.
+
+use std::collections::HashSet;
+
+use cf_core::{Actor, BatchId, Outcome, Phase, TaskId, TaskStatus};
+use cf_reconcile::{LiveClaim, Reason, Stored};
+
+use crate::schedule::{Gate, Member, Outsider, Schedule};
+use crate::settings::Settings;
+use crate::store::batch::BatchTask;
+use crate::store::task::{StatusWrite, TaskStanding};
+use crate::store::{Reader, Result, Tx};
+
+/// How DONE tasks are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// They are skipped as already done.
+    No,
+    /// They are run again.
+    Yes,
+}
+
+/// Takes up tasks that a batch is to work on: makes READY what is to run, gives their outcome to those that are done,
+/// and leaves alone what others work on. The rows are changed in place and stored by the caller.
+pub(super) fn take_up(
+    tx: &mut Tx<'_>,
+    batch: BatchId,
+    rows: &mut [BatchTask],
+    again: Again,
+) -> Result<()> {
+    let by = Actor::Batch(batch);
+    let now = tx.now();
+    let last_seq = tx.reader().last_seq()?;
+    for row in rows {
+        row.outcome = None;
+        row.reason = None;
+        row.failures = 0;
+        row.not_before = None;
+        row.ended_at = None;
+        row.phase = Phase::Waiting;
+        row.take_up_seq = last_seq;
+        let task = tx.reader().task(row.task)?;
+        let done = |row: &mut BatchTask, reason: &Reason| {
+            row.phase = Phase::Finished;
+            row.outcome = Some(Outcome::Skipped);
+            row.reason = Some(reason.to_string());
+            row.ended_at = Some(now);
+        };
+        if task.deleted {
+            done(row, &Reason::TaskDeleted);
+            continue;
+        }
+        let mine = task.claim == Some(batch);
+        if tx.reader().has_open_attempt(row.task)?
+            || (task.status == TaskStatus::InProgress && !mine)
+        {
+            // Somebody's: it is waited for at its gate, or held when a person works on it.
+            continue;
+        }
+        let ready = match task.status {
+            TaskStatus::Ready => false,
+            TaskStatus::Backlog | TaskStatus::Failed | TaskStatus::InProgress => true,
+            TaskStatus::Blocked => {
+                if tx.reader().open_blockers(row.task)? > 0 {
+                    row.phase = Phase::Held;
+                    row.reason = Some(Reason::AnswerAwaited.to_string());
+                    row.since_seq = task.status_seq;
+                    continue;
+                }
+                true
+            }
+            TaskStatus::Done => {
+                if again == Again::No {
+                    done(row, &Reason::AlreadyDone);
+                    continue;
+                }
+                true
+            }
+            TaskStatus::Merged => {
+                done(row, &Reason::AlreadyDone);
+                continue;
+            }
+        };
+        if ready {
+            let written = tx.write_status(&task, TaskStatus::Ready, &by, None)?;
+            debug_assert!(
+                matches!(written, StatusWrite::Changed { .. }),
+                "the row was read in this transaction"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Builds the schedule of a batch from what is stored: its rows, the tasks' standings, the edges, and the tasks outside
+/// that its own depend on.
+pub(super) fn schedule(
+    reader: &Reader<'_>,
+    batch: BatchId,
+    settings: &Settings,
+) -> Result<Schedule> {
+    let rows = reader.batch_tasks(batch)?;
+    let inside: HashSet<TaskId> = rows.iter().map(|row| row.task).collect();
+    let edges: Vec<(TaskId, TaskId)> = reader
+        .edges()?
+        .into_iter()
+        .filter(|(task, _)| inside.contains(task))
+        .collect();
+    let mut members = Vec::with_capacity(rows.len());
+    for row in rows {
+        let Some(standing) = reader.standing(row.task)? else {
+            continue;
+        };
+        members.push(Member {
+            label: reader.label(row.task)?,
+            priority: standing.priority,
+            stored: stored(&standing),
+            gate: gate(reader, batch, &standing)?,
+            row,
+        });
+    }
+    let mut outsiders = Vec::new();
+    let mut seen = HashSet::new();
+    for (_, on) in &edges {
+        if !inside.contains(on)
+            && seen.insert(*on)
+            && let Some(outsider) = outsider(reader, *on)?
+        {
+            outsiders.push(outsider);
+        }
+    }
+    Ok(Schedule::new(settings.slots(), members, outsiders, edges))
+}
+
+/// A task outside the batch, as the schedule wants to know it.
+pub(super) fn outsider(reader: &Reader<'_>, task: TaskId) -> Result<Option<Outsider>> {
+    let Some(standing) = reader.standing(task)? else {
+        return Ok(None);
+    };
+    Ok(Some(Outsider {
+        task,
+        label: reader.label(task)?,
+        stored: stored(&standing),
+        claim: claim(reader, &standing)?,
+    }))
+}
+
+/// What the store holds of a task, as the tables name it.
+pub(super) const fn stored(standing: &TaskStanding) -> Stored {
+    if standing.deleted {
+        Stored::Deleted
+    } else {
+        Stored::Status(standing.status)
+    }
+}
+
+/// Whether an agent of anybody works on a task, or may.
+pub(super) fn claim(reader: &Reader<'_>, standing: &TaskStanding) -> Result<LiveClaim> {
+    let claimed = standing.status == TaskStatus::InProgress && standing.claim.is_some();
+    Ok(if claimed || reader.has_open_attempt(standing.id)? {
+        LiveClaim::Some
+    } else {
+        LiveClaim::None
+    })
+}
+
+/// What keeps a task from starting in this batch, once its dependencies are met.
+pub(super) fn gate(reader: &Reader<'_>, batch: BatchId, standing: &TaskStanding) -> Result<Gate> {
+    let foreign =
+        |attempt: &crate::store::attempt::Attempt| attempt.batch != batch || attempt.end.is_some();
+    if reader.open_attempts_of(standing.id)?.iter().any(foreign) {
+        return Ok(Gate::ClaimedElsewhere);
+    }
+    Ok(match (standing.status, standing.claim) {
+        (TaskStatus::InProgress, Some(by)) if by == batch => Gate::Open,
+        (TaskStatus::InProgress, Some(_)) => Gate::ClaimedElsewhere,
+        (TaskStatus::InProgress, None) => Gate::InProgressByHand,
+        _ => Gate::Open,
+    })
+}

@@ -1,0 +1,582 @@
+//! One turn of the loop: everything that is decided and stored together.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId, TaskStatus, Timestamp};
+use cf_reconcile::{
+    AfterStop, AskGrace, Believed, LiveClaim, Reason, ReconciliationResult, StopCause, Stored,
+};
+
+use super::launch::Launch;
+use super::settle::Judged;
+use super::{rows, take_up};
+use crate::engine::SuccessRule;
+use crate::process::Identity;
+use crate::schedule::{Gate, Mode, Schedule};
+use crate::settings::{Settings, WaitForBlockers};
+use crate::source::Asked;
+use crate::store::attempt::{AttemptResult, NewAttempt};
+use crate::store::batch::{Claim, Stop};
+use crate::store::event::{Event, EventFilter};
+use crate::store::{Result, Store, Tx};
+use crate::supervise::Stage;
+
+/// Why an agent is being stopped.
+#[derive(Clone, Debug)]
+pub(super) enum Why {
+    /// A source found something.
+    Finding {
+        /// What follows the verified end.
+        after: AfterStop,
+        /// The finding.
+        finding: Box<ReconciliationResult>,
+    },
+    /// The batch was stopped.
+    Batch,
+    /// A person stopped this task alone.
+    ByHand,
+}
+
+/// An agent that is being stopped.
+#[derive(Clone, Debug)]
+pub(super) struct StopIntent {
+    /// Why.
+    pub why: Why,
+    /// The task's version when the intent was stored.
+    pub version: u64,
+}
+
+/// A supervisor that waits at its gate, acquired and not given a job.
+#[derive(Clone, Debug)]
+pub(super) struct AtGate {
+    /// Who it is.
+    pub identity: Identity,
+    /// How many jobs it had since it was acquired.
+    pub jobs: u32,
+}
+
+/// After how many jobs in a row a supervisor is given back, so that its file does not grow without bound.
+pub(super) const JOBS_IN_A_ROW: u32 = 500;
+
+/// An attempt that this conductor looks after.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Its task.
+    pub task: TaskId,
+    /// Which process of it runs.
+    pub stage: Stage,
+    /// The supervisor that has it.
+    pub identity: Identity,
+    /// The task's version after the claim: a result is applied only to this one.
+    pub version: u64,
+    /// How its engine tells success.
+    pub rule: SuccessRule,
+    /// The task's verification.
+    pub verify: Option<String>,
+    /// Why it is being stopped, if it is.
+    pub stop: Option<StopIntent>,
+    /// On the loop's clock, when the agent was first seen to have asked a question.
+    pub asked_at: Option<Duration>,
+    /// What is known of its agent, while its verification runs.
+    pub agent_result: Option<AttemptResult>,
+    /// How many jobs its supervisor had; none when it was left by a dead conductor and takes no further one.
+    pub jobs: Option<u32>,
+}
+
+/// What the loop read since the last turn.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Tasks that somebody else changed.
+    pub changed: BTreeSet<TaskId>,
+    /// Tasks whose agent a person stopped by hand.
+    pub stopped_by_hand: Vec<TaskId>,
+    /// Tasks whose dependencies changed.
+    pub edges: BTreeSet<TaskId>,
+    /// A stop of the whole batch.
+    pub stop: Option<Stop>,
+}
+
+impl News {
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changed.is_empty()
+            && self.stopped_by_hand.is_empty()
+            && self.edges.is_empty()
+            && self.stop.is_none()
+    }
+}
+
+/// Everything that a batch's owner knows. The store and the executor stand beside it.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub batch: BatchId,
+    pub settings: Settings,
+    pub schedule: Schedule,
+    pub running: HashMap<TaskId, Running>,
+    pub by_attempt: HashMap<AttemptId, TaskId>,
+    /// Supervisors that wait at their gates.
+    pub at_gate: Vec<AtGate>,
+    /// The newest event that was looked at.
+    pub seen_seq: u64,
+    /// Tasks to look at again in the next turn, whatever the store says.
+    pub relook: BTreeSet<TaskId>,
+    /// Why what does not get its turn is cancelled.
+    pub cut: Reason,
+    /// Whether a signal stopped the batch.
+    pub signalled: bool,
+    /// Whether a stop was stored.
+    pub stop: Option<Stop>,
+    /// Attempts to be told to stop when the transaction has committed, each with its grace.
+    pub stops: Vec<(AttemptId, Stage, Duration)>,
+    /// Supervisors to be given back when the transaction has committed.
+    pub released: Vec<cf_core::SupervisorId>,
+    /// Agents to be started when the transaction has committed.
+    pub launches: Vec<Launch>,
+    /// Successful agents whose verification waits for a supervisor.
+    pub unverified: Vec<Judged>,
+    /// How each engine tells success.
+    pub rules: HashMap<String, SuccessRule>,
+    /// Unclean attempts whose survivors are watched.
+    pub unclean: BTreeSet<AttemptId>,
+    /// The loop's clock, which does not run while this process is suspended.
+    pub clock: Duration,
+    /// On that clock, since when nothing is left but what is held.
+    pub idle_since: Option<Duration>,
+    /// How the next random fraction is drawn; for the jitter of retries.
+    pub jitter: u64,
+}
+
+impl Core {
+    /// What is known of a batch before anything of it was read.
+    pub(super) fn new(
+        batch: BatchId,
+        settings: Settings,
+        rules: HashMap<String, SuccessRule>,
+    ) -> Self {
+        Self {
+            schedule: Schedule::new(settings.slots(), Vec::new(), Vec::new(), []),
+            batch,
+            settings,
+            running: HashMap::new(),
+            by_attempt: HashMap::new(),
+            at_gate: Vec::new(),
+            seen_seq: 0,
+            relook: BTreeSet::new(),
+            cut: Reason::Stopped,
+            signalled: false,
+            stop: None,
+            stops: Vec::new(),
+            released: Vec::new(),
+            launches: Vec::new(),
+            unverified: Vec::new(),
+            rules,
+            unclean: BTreeSet::new(),
+            clock: Duration::ZERO,
+            idle_since: None,
+            // Any number but zero will do; the batch's own id spreads the retries of different batches.
+            jitter: batch.0.as_u64_pair().1 | 1,
+        }
+    }
+
+    /// Takes in what a take-up made of the batch's tasks: stores the rows that it touched, each with its event, and
+    /// builds the schedule.
+    pub(super) fn take_in(
+        &mut self,
+        tx: &mut Tx<'_>,
+        taken: &[crate::store::batch::BatchTask],
+    ) -> Result<()> {
+        for row in taken {
+            rows::store_taken(self.batch, tx, row)?;
+        }
+        self.schedule = take_up::schedule(&tx.reader(), self.batch, &self.settings)?;
+        self.schedule.settle_all(tx.now());
+        rows::store(self, tx)?;
+        self.seen_seq = tx.reader().last_seq()?;
+        // What runs already was not taken up: whatever was written about it since its claim is news.
+        self.relook.extend(self.running.keys());
+        Ok(())
+    }
+
+    /// Whether a task may start now, and has a supervisor at its gate.
+    pub(super) fn can_start(&mut self, now: Timestamp) -> bool {
+        !self.at_gate.is_empty() && self.schedule.next(now).is_some()
+    }
+
+    /// The batch as an actor.
+    pub(super) const fn actor(&self) -> Actor {
+        Actor::Batch(self.batch)
+    }
+
+    /// Whether passes are switched off.
+    pub(super) const fn passes_off(&self) -> bool {
+        self.settings.reconcile_interval.is_zero()
+    }
+
+    /// How many supervisors the next turn can use.
+    pub(super) fn wanted_at_gate(&self) -> usize {
+        let unverified = self.unverified.len();
+        if self.schedule.mode() == Mode::Closing {
+            return unverified;
+        }
+        let free = self.schedule.slots().saturating_sub(self.schedule.busy());
+        unverified
+            + free.min(
+                self.schedule.upcoming(free).count()
+                    + usize::from(self.schedule.next_due().is_some()),
+            )
+    }
+
+    /// Reads what others changed since the last look.
+    pub(super) fn look(&mut self, store: &Store) -> Result<News> {
+        let own = self.actor();
+        let mut news = News::default();
+        let mut last = self.seen_seq;
+        store.read(|reader| {
+            reader.events(
+                &EventFilter {
+                    after: self.seen_seq,
+                    ..EventFilter::default()
+                },
+                |event| {
+                    last = event.seq;
+                    if event.actor != own {
+                        self.take_news(&event, &mut news);
+                    }
+                    Ok(())
+                },
+            )
+        })?;
+        self.seen_seq = last;
+        Ok(news)
+    }
+
+    fn take_news(&self, event: &Event, news: &mut News) {
+        use cf_core::EventType as E;
+        if event.kind == E::BatchStopRequested && event.batch == Some(self.batch) {
+            let force = event.data.get("force").and_then(serde_json::Value::as_bool) == Some(true);
+            news.stop = news
+                .stop
+                .max(Some(if force { Stop::Force } else { Stop::Drain }));
+        }
+        let Some(task) = event.task.filter(|task| self.schedule.knows(*task)) else {
+            return;
+        };
+        match event.kind {
+            E::TaskStopRequested => {
+                // The event names the attempt that it means: one that has ended since is not stopped again.
+                let meant = self.running.get(&task).map(|running| running.attempt);
+                if event.attempt.is_none() || event.attempt == meant {
+                    news.stopped_by_hand.push(task);
+                }
+            }
+            E::TaskDependencyChanged => {
+                news.edges.insert(task);
+            }
+            _ => {
+                news.changed.insert(task);
+            }
+        }
+    }
+
+    /// What the sources are to be asked about these tasks.
+    pub(super) fn asked(&self, tasks: impl IntoIterator<Item = TaskId>) -> Vec<Asked> {
+        tasks
+            .into_iter()
+            .filter_map(|task| self.asked_about(task))
+            .collect()
+    }
+
+    fn asked_about(&self, task: TaskId) -> Option<Asked> {
+        let row = self.schedule.row(task)?;
+        let running = self.running.get(&task);
+        Some(Asked {
+            task,
+            batch: self.batch,
+            believed: Believed::from_row(row.phase, row.outcome)?,
+            take_up_seq: row.take_up_seq,
+            since_seq: row.since_seq,
+            attempt: running.map(|running| running.attempt),
+            ask_grace: match running.and_then(|running| running.asked_at) {
+                Some(at) if self.clock.saturating_sub(at) >= self.settings.ask_grace => {
+                    AskGrace::Over
+                }
+                _ => AskGrace::Running,
+            },
+        })
+    }
+
+    /// The tasks whose agents asked something, and whose time to end may be over by now.
+    pub(super) fn ask_grace_over(&self) -> Vec<TaskId> {
+        self.running
+            .values()
+            .filter(|running| running.stop.is_none())
+            .filter(|running| {
+                running
+                    .asked_at
+                    .is_some_and(|at| self.clock.saturating_sub(at) >= self.settings.ask_grace)
+            })
+            .map(|running| running.task)
+            .collect()
+    }
+
+    /// Decides and stores everything that is due. `judged` are attempts that ended, `merged` what the sources found.
+    pub(super) fn turn(
+        &mut self,
+        tx: &mut Tx<'_>,
+        news: &News,
+        judged: &[Judged],
+        merged: Vec<cf_reconcile::Merged>,
+    ) -> Result<()> {
+        for task in &news.edges {
+            self.take_edges(tx, *task)?;
+        }
+        for ended in std::mem::take(&mut self.unverified).iter().chain(judged) {
+            self.settle(tx, ended)?;
+        }
+        for task in &news.stopped_by_hand {
+            self.stop_by_hand(tx, *task)?;
+        }
+        for task in &news.changed {
+            self.saw_outsider(tx, *task)?;
+        }
+        for found in merged {
+            self.apply(tx, found)?;
+        }
+        if let Some(stop) = news.stop {
+            self.stop_batch(tx, stop)?;
+        }
+        self.schedule.settle(tx.now());
+        self.stop_on_failure();
+        self.dispatch(tx)?;
+        rows::store(self, tx)
+    }
+
+    fn take_edges(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+        let reader = tx.reader();
+        let on = reader.depends_on(task)?;
+        for on in &on {
+            if !self.schedule.knows(*on)
+                && let Some(outsider) = take_up::outsider(&reader, *on)?
+            {
+                self.schedule.add_outsider(outsider);
+            }
+        }
+        self.schedule.set_dependencies(task, &on, tx.now());
+        Ok(())
+    }
+
+    fn saw_outsider(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+        if self.schedule.row(task).is_some() {
+            return Ok(());
+        }
+        let reader = tx.reader();
+        if let Some(standing) = reader.standing(task)? {
+            let claim = take_up::claim(&reader, &standing)?;
+            self.schedule.saw(task, take_up::stored(&standing), claim);
+        }
+        Ok(())
+    }
+
+    /// Starts nothing new from now on; with a force, tells what runs to end.
+    pub(super) fn stop_batch(&mut self, tx: &mut Tx<'_>, stop: Stop) -> Result<()> {
+        self.stop = self.stop.max(Some(stop));
+        self.cut = Reason::Stopped;
+        self.schedule.close();
+        if stop == Stop::Force {
+            let live: Vec<TaskId> = self
+                .running
+                .values()
+                .filter(|running| running.stop.is_none())
+                .map(|running| running.task)
+                .collect();
+            for task in live {
+                self.begin_stop(tx, task, Why::Batch, &Reason::Stopped, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stop_on_failure(&mut self) {
+        if self.settings.on_failure != cf_core::OnFailure::Stop
+            || self.schedule.mode() == Mode::Closing
+        {
+            return;
+        }
+        if let Some(key) = self.schedule.first_bad() {
+            self.cut = Reason::StoppedAfter { key };
+            self.schedule.close();
+        }
+    }
+
+    /// Stores that an agent is to be stopped; the signal follows the commit.
+    pub(super) fn begin_stop(
+        &mut self,
+        tx: &mut Tx<'_>,
+        task: TaskId,
+        why: Why,
+        reason: &Reason,
+        finding: Option<ReconciliationResult>,
+    ) -> Result<()> {
+        let version = tx
+            .reader()
+            .standing(task)?
+            .map_or(0, |standing| standing.version);
+        let Some(running) = self.running.get_mut(&task) else {
+            return Ok(());
+        };
+        running.stop = Some(StopIntent { why, version });
+        self.stops
+            .push((running.attempt, running.stage, self.settings.kill_grace));
+        self.schedule.stopping(task, reason, finding);
+        Ok(())
+    }
+
+    fn stop_by_hand(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+        let Some(row) = self.schedule.row(task) else {
+            return Ok(());
+        };
+        match row.phase {
+            Phase::Running => self.begin_stop(tx, task, Why::ByHand, &Reason::StoppedByHand, None),
+            Phase::Waiting | Phase::Queued | Phase::Held => {
+                self.schedule.finish(
+                    task,
+                    cf_core::Outcome::Cancelled,
+                    &Reason::StoppedByHand,
+                    tx.now(),
+                    None,
+                );
+                Ok(())
+            }
+            Phase::Stopping => {
+                // Whatever it is stopped for, a person does not want it again in this batch.
+                let version = tx
+                    .reader()
+                    .standing(task)?
+                    .map_or(0, |standing| standing.version);
+                if let Some(running) = self.running.get_mut(&task) {
+                    running.stop = Some(StopIntent {
+                        why: Why::ByHand,
+                        version,
+                    });
+                }
+                Ok(())
+            }
+            Phase::Finished => Ok(()),
+        }
+    }
+
+    /// Claims tasks for the free slots that have a supervisor at its gate.
+    fn dispatch(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        while let Some(task) = self.schedule.next(tx.now()) {
+            let Some(AtGate { identity, jobs }) = self.at_gate.pop() else {
+                return Ok(());
+            };
+            let row = tx.reader().task(task)?;
+            let new = NewAttempt {
+                id: AttemptId(crate::ambient::fresh_id()),
+                task,
+                batch: self.batch,
+                engine: self.engine_name(&row),
+                supervisor: identity.clone(),
+            };
+            match tx.claim(&new, row.version)? {
+                Claim::Got {
+                    generation,
+                    version,
+                } => {
+                    self.schedule.saw(
+                        task,
+                        Stored::Status(TaskStatus::InProgress),
+                        LiveClaim::None,
+                    );
+                    self.schedule.started(task, tx.now());
+                    self.by_attempt.insert(new.id, task);
+                    self.running.insert(
+                        task,
+                        Running {
+                            attempt: new.id,
+                            task,
+                            stage: Stage::Agent,
+                            identity: identity.clone(),
+                            version,
+                            rule: self
+                                .rules
+                                .get(&new.engine)
+                                .copied()
+                                .unwrap_or(SuccessRule::ExitZero),
+                            verify: row.verify.clone(),
+                            stop: None,
+                            asked_at: None,
+                            agent_result: None,
+                            jobs: Some(jobs + 1),
+                        },
+                    );
+                    self.launches
+                        .push(Launch::agent(row, new.id, generation, identity));
+                }
+                Claim::Lost => {
+                    self.at_gate.push(AtGate { identity, jobs });
+                    self.lost_claim(tx, task)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A task that was about to start is not as it was believed to be: it is decided by the table alone.
+    fn lost_claim(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+        let reader = tx.reader();
+        let gate = match reader.standing(task)? {
+            Some(standing) => take_up::gate(&reader, self.batch, &standing)?,
+            None => Gate::Open,
+        };
+        if gate == Gate::Open {
+            self.decide_as_if_queued(tx, task, None)
+        } else {
+            self.schedule.set_gate(task, gate);
+            Ok(())
+        }
+    }
+
+    /// When, at the latest, the loop has to do something without being woken.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.schedule.next_due()
+    }
+
+    /// Whether the batch is over: nothing runs, nothing can start, and nobody is waited for.
+    pub(super) fn is_over(&mut self) -> bool {
+        if !self.schedule.is_idle() {
+            self.idle_since = None;
+            return false;
+        }
+        if self.schedule.mode() == Mode::Closing || self.schedule.count(Phase::Held) == 0 {
+            return true;
+        }
+        let since = *self.idle_since.get_or_insert(self.clock);
+        match self.settings.wait_for_blockers {
+            WaitForBlockers::Off => true,
+            WaitForBlockers::Always => false,
+            WaitForBlockers::For(limit) => self.clock.saturating_sub(since) >= limit,
+        }
+    }
+
+    /// What stopped the batch.
+    pub(super) const fn stop_cause(&self) -> StopCause {
+        match (self.signalled, self.stop) {
+            (true, _) => StopCause::Signal,
+            (false, Some(_)) => StopCause::Stored,
+            (false, None) => StopCause::None,
+        }
+    }
+
+    fn engine_name(&self, task: &crate::store::task::Task) -> String {
+        match (&task.run, &task.engine, &self.settings.engine) {
+            (Some(_), _, _) => "shell".to_owned(),
+            (None, Some(name), _) | (None, None, Some(name)) => name.clone(),
+            (None, None, None) => String::new(),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The environment of an agent: the caller's, cleaned, and what `cf` adds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use cf_core::{AttemptId, BatchId, TaskId, TaskKey};
+
+use super::{Engine, Home};
+
+/// Variables that hold a tracker's token, by the programs that read them.
+const TOKEN_NAMES: [&str; 11] = [
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GH_ENTERPRISE_TOKEN",
+    "GITHUB_ENTERPRISE_TOKEN",
+    "GITHUB_API_TOKEN",
+    "GITHUB_PAT",
+    "GITHUB_OAUTH_TOKEN",
+    "COPILOT_GITHUB_TOKEN",
+    "HOMEBREW_GITHUB_API_TOKEN",
+    "ACTIONS_RUNTIME_TOKEN",
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+];
+
+/// How GitHub's tokens begin, under whatever name they are kept.
+const TOKEN_PREFIXES: [&str; 6] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"];
+
+/// What git tells its hooks about the repository that they run for. An agent works where it is put, so it must not
+/// inherit another repository when `cf` was started by a hook.
+const GIT_PLACE: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+];
+
+/// Variables that put a program's settings elsewhere than below `HOME`.
+const HOMES: [&str; 8] = [
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_CACHE_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "OPENCODE_CONFIG_DIR",
+    "GEMINI_CLI_HOME",
+];
+
+/// What a shell looks in when there is no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// What `cf` tells an agent about its attempt.
+#[derive(Clone, Copy, Debug)]
+pub struct CfVariables<'a> {
+    /// The task.
+    pub task: TaskId,
+    /// Its key, if it has one.
+    pub key: Option<&'a TaskKey>,
+    /// The batch.
+    pub batch: BatchId,
+    /// The attempt.
+    pub attempt: AttemptId,
+    /// Which attempt of the task it is: 1, 2, …
+    pub generation: u32,
+    /// The workspace's root.
+    pub workspace: &'a Path,
+    /// The folder in which the agent starts.
+    pub directory: &'a Path,
+    /// The file that holds the prompt.
+    pub prompt_file: &'a Path,
+    /// The file to which news about the task is appended while the agent runs.
+    pub context_file: &'a Path,
+    /// The folder with the link to `cf`.
+    pub bin: &'a Path,
+    /// The home folder of an engine with [`Home::Attempt`].
+    pub home: &'a Path,
+}
+
+/// Whether a variable holds a tracker's token: by its name, or by how its value begins.
+pub fn is_tracker_token(name: &OsStr, value: &OsStr) -> bool {
+    let by_name = name
+        .to_str()
+        .is_some_and(|name| TOKEN_NAMES.contains(&name.to_ascii_uppercase().as_str()));
+    let value = value.as_encoded_bytes().trim_ascii_start();
+    by_name
+        || TOKEN_PREFIXES
+            .iter()
+            .any(|prefix| value.starts_with(prefix.as_bytes()))
+}
+
+/// The whole environment of an agent, sorted by name.
+///
+/// The caller's variables without tracker tokens (and without any other variable of the same value), without `CF_*`,
+/// without git's and the engine's unwanted ones; then the engine's `env` (as [`super::Invocation::env`] has it), then
+/// the task's; then what `cf` itself says, which nothing overrides. `pass_env` of the engine keeps a variable of the
+/// caller whatever it is.
+pub fn agent_environment(
+    caller: impl IntoIterator<Item = (OsString, OsString)>,
+    engine: &Engine,
+    engine_env: &BTreeMap<String, String>,
+    task_env: &BTreeMap<String, String>,
+    cf: &CfVariables<'_>,
+) -> Vec<(OsString, OsString)> {
+    let caller: Vec<_> = caller.into_iter().collect();
+    let mut secrets = BTreeSet::new();
+    for (name, value) in &caller {
+        if is_tracker_token(name, value) && !value.is_empty() {
+            secrets.insert(value.clone());
+        }
+    }
+    let passed = |name: &OsStr| engine.pass_env.iter().any(|passed| name == passed.as_str());
+    let unwanted = |name: &OsStr, value: &OsString| {
+        let known = name.to_str().unwrap_or_default();
+        is_tracker_token(name, value)
+            || secrets.contains(value)
+            || name.as_encoded_bytes().starts_with(b"CF_")
+            || GIT_PLACE.contains(&known)
+            || engine.env_remove.iter().any(|removed| removed == known)
+            || (engine.home == Home::Attempt && HOMES.contains(&known))
+    };
+    let mut variables: BTreeMap<OsString, OsString> = caller
+        .into_iter()
+        .filter(|(name, value)| passed(name) || !unwanted(name, value))
+        .collect();
+    // The shell's idea of where it was is not where the agent starts, and some programs believe it.
+    variables.remove(OsStr::new("OLDPWD"));
+    if engine.home == Home::Attempt {
+        variables.insert("HOME".into(), cf.home.into());
+    }
+    for (name, value) in engine_env.iter().chain(task_env) {
+        variables.insert(name.into(), value.into());
+    }
+    let path = variables
+        .remove(OsStr::new("PATH"))
+        .filter(|path| !path.is_empty());
+    variables.extend(own(cf, path));
+    variables.into_iter().collect()
+}
+
+/// What `cf` itself says.
+fn own(cf: &CfVariables<'_>, path: Option<OsString>) -> [(OsString, OsString); 10] {
+    let mut search = cf.bin.as_os_str().to_owned();
+    search.push(":");
+    search.push(path.unwrap_or_else(|| DEFAULT_PATH.into()));
+    // Empty rather than absent, so that a script with `set -u` can ask for it.
+    let key = cf.key.map_or("", TaskKey::as_str);
+    [
+        ("CF_TASK_ID".into(), cf.task.to_string().into()),
+        ("CF_TASK_KEY".into(), key.into()),
+        ("CF_BATCH_ID".into(), cf.batch.to_string().into()),
+        ("CF_ATTEMPT_ID".into(), cf.attempt.to_string().into()),
+        ("CF_ATTEMPT".into(), cf.generation.to_string().into()),
+        ("CF_WORKSPACE".into(), cf.workspace.into()),
+        ("CF_PROMPT_FILE".into(), cf.prompt_file.into()),
+        ("CF_CONTEXT_FILE".into(), cf.context_file.into()),
+        ("PATH".into(), search),
+        ("PWD".into(), cf.directory.into()),
+    ]
+}

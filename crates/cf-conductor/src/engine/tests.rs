@@ -1,0 +1,5 @@
+mod config;
+mod environment;
+mod invocation;
+mod said;
+mod verdict;

@@ -1,0 +1,646 @@
+//! The executor of this machine: a supervisor a slot, used again for the next attempt.
+//!
+//! Supervisors are children of this process with a pipe in each direction. What happens to them comes in as small
+//! tasks that each wait for one thing (a note, an end, a sweep) and are joined by [`LocalExecutor::note`]. Whatever a
+//! task says, the state of a supervisor that is gone is read from its file.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cf_core::{AttemptId, SupervisorId};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::fate::{Written, after_sweep, written};
+use super::slot::{self, Slot, State, Who};
+use super::{Adopted, Executor, ExecutorError, Fate, Note, Running};
+use crate::process::{
+    Identity, Lost, Process, SessionTrust, Stat, Swept, adopted, end_for_certain, is_same,
+    lock_held, reap_adopted, signal, sweep,
+};
+use crate::supervise::logfile::{Chunk, LogReader};
+use crate::supervise::{Ended, Frame, Job, Record, Stage, record_path};
+
+/// How long a new supervisor may take to say hello.
+const HELLO: Duration = Duration::from_secs(20);
+
+/// How long idle supervisors may take to end when all are retired.
+const RETIRE: Duration = Duration::from_secs(5);
+
+/// What a local executor needs to know.
+#[derive(Clone, Debug)]
+pub struct LocalOptions {
+    /// Where the supervisors' own files are: `<id>.sup`. It exists, and belongs to this user.
+    pub dir: PathBuf,
+    /// The program that becomes a supervisor when it is called as one.
+    pub exe: PathBuf,
+    /// SIGTERM to SIGKILL for what a dead supervisor left behind.
+    pub lost_grace: Duration,
+    /// After how many jobs a supervisor is replaced, which bounds the size of its file.
+    pub jobs_per_supervisor: u32,
+    /// Whether this process is a child subreaper, so that orphans of its supervisors come to it.
+    pub subreaper: bool,
+}
+
+impl LocalOptions {
+    /// The usual settings: this program itself, 10 s of grace, 1,000 jobs, not a subreaper.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            exe: "/proc/self/exe".into(),
+            lost_grace: Duration::from_secs(10),
+            jobs_per_supervisor: 1_000,
+            subreaper: false,
+        }
+    }
+}
+
+/// Runs attempts on this machine. It is to be used inside a tokio runtime with I/O and time; one thread is enough.
+pub struct LocalExecutor {
+    options: LocalOptions,
+    slots: HashMap<SupervisorId, Slot>,
+    idle: Vec<SupervisorId>,
+    starting: VecDeque<SupervisorId>,
+    tasks: JoinSet<Happened>,
+    /// Notes that came while something else was waited for.
+    notes: VecDeque<Note>,
+    sweeps: usize,
+    /// Orphans at this process that were left alone deliberately.
+    tolerated: HashSet<Process>,
+}
+
+/// What a task has waited for.
+enum Happened {
+    /// A record came, or (`None`) the supervisor is dead.
+    Said(SupervisorId, Receiver, Option<Record>),
+    /// The supervisor has ended.
+    Ended(SupervisorId),
+    /// What a dead supervisor left has been stopped.
+    Swept(SupervisorId, Option<Box<Ended>>, Swept),
+    /// The grace of a stop is over.
+    GraceOver(SupervisorId),
+}
+
+impl LocalExecutor {
+    /// An executor without any supervisor.
+    ///
+    /// # Errors
+    ///
+    /// The directory is relative and the current directory is not to be found.
+    pub fn new(options: LocalOptions) -> io::Result<Self> {
+        Ok(Self {
+            options: LocalOptions {
+                dir: std::path::absolute(&options.dir)?,
+                ..options
+            },
+            slots: HashMap::new(),
+            idle: Vec::new(),
+            starting: VecDeque::new(),
+            tasks: JoinSet::new(),
+            notes: VecDeque::new(),
+            sweeps: 0,
+            tolerated: HashSet::new(),
+        })
+    }
+
+    /// Starts supervisors ahead of time until `count` are idle or starting; [`Executor::acquire`] then only has to wait for
+    /// their hello.
+    ///
+    /// # Errors
+    ///
+    /// One could not be started; those before it are.
+    pub fn warm(&mut self, count: usize) -> Result<(), ExecutorError> {
+        while self.idle.len() + self.starting.len() < count {
+            self.start()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for orphans that came to this process and have ended. To be called now and then by a subreaper.
+    pub fn reap(&mut self) -> usize {
+        reap_adopted(&self.own_children())
+    }
+
+    /// The process numbers of the supervisors that are children of this process.
+    pub fn own_children(&self) -> Vec<i32> {
+        self.slots.values().filter_map(Slot::own_pid).collect()
+    }
+
+    fn file(&self, id: SupervisorId) -> PathBuf {
+        record_path(&self.options.dir, id)
+    }
+
+    fn start(&mut self) -> Result<SupervisorId, ExecutorError> {
+        let id = SupervisorId(Uuid::new_v4());
+        let exe = &self.options.exe;
+        let slot = Slot::start(exe, &self.file(id)).map_err(|source| ExecutorError::Start {
+            what: exe.display().to_string(),
+            source,
+        })?;
+        self.slots.insert(id, slot);
+        self.starting.push_back(id);
+        Ok(id)
+    }
+
+    /// Has the next note of a supervisor waited for. There is always exactly one such task for each that said hello.
+    fn listen(&mut self, id: SupervisorId, mut receiver: Receiver) {
+        self.tasks.spawn(async move {
+            let record = slot::read_record(&mut receiver).await;
+            Happened::Said(id, receiver, record)
+        });
+    }
+
+    /// Has the end of an own supervisor waited for, so that it can be reaped.
+    fn watch_end(&mut self, id: SupervisorId) {
+        let pid = self
+            .slots
+            .get(&id)
+            .and_then(Slot::own_pid)
+            .and_then(Pid::from_raw);
+        let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        self.tasks.spawn(async move {
+            if let Some(pidfd) = pidfd {
+                slot::ended(pidfd).await;
+            }
+            Happened::Ended(id)
+        });
+    }
+
+    /// Takes in what a task has waited for.
+    fn take(&mut self, happened: Happened) -> Option<Note> {
+        match happened {
+            Happened::Said(id, receiver, Some(record)) => {
+                self.listen(id, receiver);
+                self.said(id, record)
+            }
+            Happened::Said(id, _, None) => self.died(id),
+            Happened::Ended(id) => self.ended(id),
+            Happened::Swept(id, first, swept) => {
+                self.sweeps -= 1;
+                self.bury(id);
+                self.report(id, after_sweep(first, swept))
+            }
+            Happened::GraceOver(id) => {
+                if let Some(Slot {
+                    who: Who::Adopted(identity),
+                    state: State::Busy { .. },
+                    ..
+                }) = self.slots.get(&id)
+                    && let Err(error) = signal(identity, Signal::INT)
+                {
+                    tracing::warn!(supervisor = %id, %error, "cannot signal an adopted supervisor");
+                }
+                None
+            }
+        }
+    }
+
+    /// A record came from a supervisor that lives.
+    fn said(&mut self, id: SupervisorId, record: Record) -> Option<Note> {
+        let slot = self.slots.get_mut(&id)?;
+        let State::Busy { attempt, stage } = slot.state else {
+            return None;
+        };
+        if record.subject() != Some((attempt, stage)) {
+            return None;
+        }
+        let fate = match record {
+            Record::Ended(ended) => {
+                if ended.retires {
+                    slot.close_gate();
+                }
+                Fate::Ended(ended)
+            }
+            Record::SpawnFailed { error, .. } => Fate::SpawnFailed { error },
+            Record::Hello(_) | Record::Started { .. } => return None,
+        };
+        self.report(id, fate)
+    }
+
+    /// An own supervisor has closed its notes, which only its death does.
+    fn died(&mut self, id: SupervisorId) -> Option<Note> {
+        let slot = self.slots.get_mut(&id)?;
+        slot.close_gate();
+        self.idle.retain(|idle| *idle != id);
+        match slot.state {
+            // It stays a zombie until then, so that nobody else can have its number (and session) meanwhile.
+            State::Busy { .. } => self.settle(id, SessionTrust::Certain),
+            _ => {
+                self.watch_end(id);
+                None
+            }
+        }
+    }
+
+    /// A supervisor has ended: an own one that is to be reaped, or an adopted one that is to be asked about.
+    fn ended(&mut self, id: SupervisorId) -> Option<Note> {
+        match self.slots.get(&id)? {
+            Slot {
+                who: Who::Adopted(_),
+                state: State::Busy { .. },
+                ..
+            } => self.settle(id, SessionTrust::Certain),
+            _ => {
+                self.bury(id);
+                None
+            }
+        }
+    }
+
+    /// Finds out how it came out with what a dead supervisor ran, and has the rest of it stopped if that is needed.
+    fn settle(&mut self, id: SupervisorId, trust: SessionTrust) -> Option<Note> {
+        let State::Busy { attempt, stage } = self.slots.get(&id)?.state else {
+            return None;
+        };
+        let file = self.file(id);
+        let open = written(&file, attempt, stage).unwrap_or_else(|error| {
+            // What cannot be read shows nothing; the careful assumption is that it was started.
+            tracing::warn!(supervisor = %id, %error, "cannot read the file of a dead supervisor");
+            Written::Open(None)
+        });
+        match open {
+            Written::Final(fate) => {
+                self.watch_end(id);
+                self.report(id, fate)
+            }
+            Written::Open(first) => {
+                self.sweep(id, attempt, trust, first);
+                None
+            }
+        }
+    }
+
+    fn settled_or_sweeping(&mut self, id: SupervisorId, trust: SessionTrust) -> Adopted {
+        match self.settle(id, trust) {
+            Some(note) => Adopted::Settled(note.fate),
+            None => Adopted::Sweeping,
+        }
+    }
+
+    /// Has what a dead supervisor left behind stopped, on a thread of its own: that takes up to the grace and 5 s.
+    fn sweep(
+        &mut self,
+        id: SupervisorId,
+        attempt: AttemptId,
+        trust: SessionTrust,
+        first: Option<Box<Ended>>,
+    ) {
+        let Some(slot) = self.slots.get(&id) else {
+            return;
+        };
+        let supervisor = match &slot.who {
+            Who::Adopted(identity) => Some(identity.clone()),
+            Who::Own { identity, .. } => identity.clone(),
+            Who::Dead => None,
+        };
+        let supervisor = supervisor.filter(Identity::is_local);
+        let own_children = self.own_children();
+        let lost = Lost {
+            attempt,
+            session: supervisor.as_ref().map_or(-1, |identity| identity.pid),
+            trust,
+            roots: self.orphans().iter().map(Stat::process).collect(),
+            own_children,
+        };
+        let grace = self.options.lost_grace;
+        self.sweeps += 1;
+        self.tasks.spawn_blocking(move || {
+            // While it lives it alone may touch what is below it.
+            if let Some(supervisor) = supervisor {
+                end_for_certain(&supervisor, Duration::from_secs(1));
+            }
+            Happened::Swept(id, first, sweep(&lost, grace))
+        });
+    }
+
+    /// Orphans at this process that can only come from a supervisor that was killed: all but the tolerated ones.
+    fn orphans(&self) -> Vec<Stat> {
+        if !self.options.subreaper {
+            return Vec::new();
+        }
+        let mut orphans = adopted(&self.own_children());
+        orphans.retain(|orphan| !self.tolerated.contains(&orphan.process()));
+        orphans
+    }
+
+    /// Waits for an own supervisor that has ended, which takes no time, and forgets it if it was released.
+    fn bury(&mut self, id: SupervisorId) {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        if let Who::Own { child, .. } = &mut slot.who {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        slot.who = Who::Dead;
+        slot.retired = true;
+        self.reap();
+        // A supervisor that retires hands over what it deliberately left alone.
+        if self.options.subreaper && self.sweeps == 0 {
+            self.tolerated = adopted(&self.own_children())
+                .iter()
+                .map(Stat::process)
+                .collect();
+        }
+        self.forget_released(id);
+    }
+
+    fn forget_released(&mut self, id: SupervisorId) {
+        if self
+            .slots
+            .get(&id)
+            .is_some_and(|slot| slot.released && matches!(slot.who, Who::Dead))
+        {
+            self.slots.remove(&id);
+            let file = self.file(id);
+            if let Err(error) = std::fs::remove_file(&file)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(file = %file.display(), %error, "cannot remove the file of a supervisor");
+            }
+        }
+    }
+
+    fn report(&mut self, supervisor: SupervisorId, fate: Fate) -> Option<Note> {
+        let slot = self.slots.get_mut(&supervisor)?;
+        let State::Busy { attempt, stage } = slot.state else {
+            return None;
+        };
+        slot.state = State::Reported;
+        if matches!(slot.who, Who::Adopted(_)) {
+            slot.who = Who::Dead;
+        }
+        Some(Note {
+            supervisor,
+            attempt,
+            stage,
+            fate,
+        })
+    }
+
+    /// Waits for one task and takes in what it says; `None` when there is none to wait for.
+    async fn next(&mut self) -> Option<Option<Note>> {
+        match self.tasks.join_next().await? {
+            Ok(happened) => Some(self.take(happened)),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Some(None),
+            },
+        }
+    }
+}
+
+impl Executor for LocalExecutor {
+    async fn acquire(&mut self) -> Result<Identity, ExecutorError> {
+        while let Some(id) = self.idle.pop() {
+            if let Some(Slot {
+                who:
+                    Who::Own {
+                        identity: Some(identity),
+                        ..
+                    },
+                state,
+                retired: false,
+                ..
+            }) = self.slots.get_mut(&id)
+            {
+                *state = State::Acquired;
+                return Ok(identity.clone());
+            }
+        }
+        let id = match self.starting.front() {
+            Some(id) => *id,
+            None => self.start()?,
+        };
+        let what = self.options.exe.display().to_string();
+        let slot = self
+            .slots
+            .get_mut(&id)
+            .expect("a starting supervisor has a slot");
+        let State::Starting(receiver) = &mut slot.state else {
+            unreachable!("only this function takes supervisors out of the starting ones")
+        };
+        let said = tokio::time::timeout(HELLO, slot::read_record(receiver)).await;
+        self.starting.pop_front();
+        let failed = match said {
+            Ok(Some(Record::Hello(said)))
+                if said.supervisor == id && Some(said.pid) == slot.own_pid() =>
+            {
+                if let State::Starting(receiver) =
+                    std::mem::replace(&mut slot.state, State::Acquired)
+                {
+                    self.listen(id, receiver);
+                }
+                if let Some(Slot {
+                    who: Who::Own { identity, .. },
+                    ..
+                }) = self.slots.get_mut(&id)
+                {
+                    *identity = Some(said.clone());
+                }
+                return Ok(said);
+            }
+            Ok(Some(_)) => "it is another program",
+            Ok(None) => "it ended before it said hello",
+            Err(_) => "it did not say hello in time",
+        };
+        self.bury(id);
+        Err(ExecutorError::Start {
+            what,
+            source: io::Error::other(failed),
+        })
+    }
+
+    fn submit(&mut self, supervisor: SupervisorId, job: &Job) -> Result<(), ExecutorError> {
+        let gone = ExecutorError::Gone(supervisor);
+        let slot = self
+            .slots
+            .get_mut(&supervisor)
+            .filter(|slot| !slot.retired)
+            .ok_or(gone)?;
+        if !matches!(slot.state, State::Acquired | State::Reported) {
+            return Err(ExecutorError::Job(io::Error::other(
+                "the supervisor is busy or was not acquired",
+            )));
+        }
+        slot.send(supervisor, &Frame::Job(Box::new(job.clone())))?;
+        slot.state = State::Busy {
+            attempt: job.attempt,
+            stage: job.stage,
+        };
+        slot.jobs += 1;
+        slot.released = false;
+        Ok(())
+    }
+
+    fn release(&mut self, supervisor: SupervisorId) {
+        let most = self.options.jobs_per_supervisor;
+        let Some(slot) = self.slots.get_mut(&supervisor) else {
+            return;
+        };
+        if !matches!(slot.state, State::Acquired | State::Reported) {
+            return;
+        }
+        slot.state = State::Idle;
+        slot.released = true;
+        if slot.retired || slot.jobs >= most {
+            slot.close_gate();
+            self.forget_released(supervisor);
+        } else {
+            self.idle.push(supervisor);
+        }
+    }
+
+    fn stop(&mut self, supervisor: SupervisorId, grace: Duration) -> Result<(), ExecutorError> {
+        let Some(slot) = self.slots.get_mut(&supervisor) else {
+            return Ok(());
+        };
+        let State::Busy { attempt, stage } = slot.state else {
+            return Ok(());
+        };
+        let Who::Adopted(identity) = &slot.who else {
+            let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+            let stop = Frame::Stop {
+                attempt,
+                stage,
+                grace_ms,
+            };
+            return match slot.send(supervisor, &stop) {
+                // Its death is on the way, and with it a note.
+                Ok(()) | Err(ExecutorError::Gone(_)) => Ok(()),
+                Err(error) => Err(error),
+            };
+        };
+        if !identity.is_local() {
+            return Err(ExecutorError::Unreachable(supervisor));
+        }
+        // Without a gate the grace is the job's; a shorter one is kept by a second signal.
+        let first = if grace.is_zero() {
+            Signal::INT
+        } else {
+            Signal::TERM
+        };
+        signal(identity, first).map_err(|source| ExecutorError::Signal { supervisor, source })?;
+        if !grace.is_zero() {
+            self.tasks.spawn(async move {
+                tokio::time::sleep(grace).await;
+                Happened::GraceOver(supervisor)
+            });
+        }
+        Ok(())
+    }
+
+    fn adopt(
+        &mut self,
+        identity: &Identity,
+        attempt: AttemptId,
+        stage: Stage,
+    ) -> Result<Adopted, ExecutorError> {
+        let id = identity.supervisor;
+        if let Some(slot) = self.slots.get_mut(&id) {
+            // One of this executor's own, of which it is uncertain whether it took the job.
+            if !matches!(slot.state, State::Busy { .. }) {
+                slot.state = State::Busy { attempt, stage };
+                slot.close_gate();
+                slot.released = false;
+                if matches!(slot.who, Who::Dead) {
+                    return Ok(self.settled_or_sweeping(id, SessionTrust::IfMarked));
+                }
+            }
+            return Ok(Adopted::Running);
+        }
+        let file = self.file(id);
+        let slot = Slot {
+            who: Who::Adopted(identity.clone()),
+            state: State::Busy { attempt, stage },
+            jobs: 1,
+            retired: true,
+            released: false,
+        };
+        // A file that somebody removed says nothing about its supervisor.
+        let missing = !std::fs::exists(&file).unwrap_or(true);
+        if lock_held(&file) || (missing && is_same(identity)) {
+            let pidfd = slot::pidfd_of(identity);
+            self.slots.insert(id, slot);
+            self.tasks.spawn(async move {
+                match pidfd {
+                    Some(pidfd) => slot::ended(pidfd).await,
+                    None => slot::unlocked(file).await,
+                }
+                Happened::Ended(id)
+            });
+            return Ok(Adopted::Running);
+        }
+        self.slots.insert(id, slot);
+        Ok(self.settled_or_sweeping(id, SessionTrust::IfMarked))
+    }
+
+    async fn note(&mut self) -> Note {
+        loop {
+            if let Some(note) = self.notes.pop_front() {
+                return note;
+            }
+            match self.next().await {
+                Some(Some(note)) => return note,
+                Some(None) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn running(&self) -> Vec<Running> {
+        let busy = self.slots.iter().filter_map(|(id, slot)| match slot.state {
+            State::Busy { attempt, stage } => Some(Running {
+                supervisor: *id,
+                attempt,
+                stage,
+            }),
+            _ => None,
+        });
+        busy.collect()
+    }
+
+    fn read_log(&self, log: &Path, offset: u64, most: usize) -> io::Result<Chunk> {
+        LogReader::new(log).read_from(offset, most)
+    }
+
+    async fn retire_all(&mut self) {
+        self.idle.clear();
+        for id in std::mem::take(&mut self.starting) {
+            if let Some(slot) = self.slots.get_mut(&id)
+                && let State::Starting(receiver) = std::mem::replace(&mut slot.state, State::Idle)
+            {
+                self.listen(id, receiver);
+            }
+        }
+        let leaving =
+            |slot: &Slot| slot.own_pid().is_some() && !matches!(slot.state, State::Busy { .. });
+        for slot in self.slots.values_mut().filter(|slot| leaving(slot)) {
+            slot.close_gate();
+        }
+        let all_gone = async {
+            while self.slots.values().any(leaving) {
+                match self.next().await {
+                    Some(note) => self.notes.extend(note),
+                    None => break,
+                }
+            }
+        };
+        if tokio::time::timeout(RETIRE, all_gone).await.is_err() {
+            let late: Vec<_> = self
+                .slots
+                .iter()
+                .filter(|(_, slot)| leaving(slot))
+                .map(|(id, _)| *id)
+                .collect();
+            for id in late {
+                tracing::warn!(supervisor = %id, "a supervisor did not end when its gate was closed");
+                self.bury(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Why a task is not running, or what happened to it: everything that bears on it, read in one look.
+
+use cf_core::{BatchId, BlockerStatus, TaskId, TaskLabel, TaskStatus, Timestamp};
+use cf_reconcile::{Merged, ReconcileAction};
+
+use crate::conductor::{ConductorError, Setup, look_over};
+use crate::store::attempt::Attempt;
+use crate::store::batch::{Batch, BatchTask};
+use crate::store::blocker::Blocker;
+use crate::store::event::{Event, EventFilter};
+use crate::store::task::TaskView;
+use crate::store::{Result, Store};
+use crate::workspace::Workspace;
+
+/// How many findings of the past are told.
+const FINDINGS: usize = 10;
+
+/// A task that another depends on.
+#[derive(Clone, Debug)]
+pub struct DependencyView {
+    /// The task.
+    pub task: TaskId,
+    /// How it is called.
+    pub label: TaskLabel,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// Whether it is met: done, and nothing of it is alive.
+    pub met: bool,
+}
+
+/// The batch that works on a task.
+#[derive(Clone, Debug)]
+pub struct ClaimView {
+    /// The batch.
+    pub batch: BatchId,
+    /// The process that conducts it; none when its conductor is gone.
+    pub conductor: Option<u32>,
+}
+
+/// A task's place in a batch.
+#[derive(Clone, Debug)]
+pub struct PlaceView {
+    /// The batch.
+    pub batch: Batch,
+    /// Where the task stands in it.
+    pub row: BatchTask,
+    /// The process that conducts it; none when it has ended or its conductor is gone.
+    pub conductor: Option<u32>,
+}
+
+/// Everything that bears on a task.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The task.
+    pub view: TaskView,
+    /// What it depends on.
+    pub dependencies: Vec<DependencyView>,
+    /// Its questions, oldest first.
+    pub blockers: Vec<Blocker>,
+    /// Who works on it.
+    pub claim: Option<ClaimView>,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<Attempt>,
+    /// Its places in batches, newest first.
+    pub places: Vec<PlaceView>,
+    /// What sources found about it in the past, oldest first.
+    pub history: Vec<Event>,
+    /// What they find now, in the batches that have not ended.
+    pub findings: Vec<Merged>,
+    /// When its next retry is due.
+    pub next_retry: Option<Timestamp>,
+    /// What would let it run, one sentence each; empty when nothing keeps it.
+    pub unblock: Vec<String>,
+}
+
+/// Reads everything that bears on a task, and asks the sources once. Changes nothing.
+///
+/// # Errors
+///
+/// The store cannot be read, or there is no such task.
+pub fn explain(
+    store: &Store,
+    setup: &mut Setup,
+    task: TaskId,
+) -> std::result::Result<Explanation, ConductorError> {
+    let mut explanation = read(store, &setup.workspace, task)?;
+    explanation.findings = look_over(store, setup, Some(&[task]))?
+        .into_iter()
+        .flat_map(|look| look.findings)
+        .filter(|found| found.winner.action != ReconcileAction::None)
+        .collect();
+    Ok(explanation)
+}
+
+fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanation> {
+    store.read(|reader| {
+        let view = reader.task_view(task)?;
+        let mut dependencies = Vec::new();
+        for on in &view.depends_on {
+            let other = reader.task(*on)?;
+            dependencies.push(DependencyView {
+                task: *on,
+                label: other.label(),
+                status: other.status,
+                met: other.status.is_done() && !reader.has_open_attempt(*on)?,
+            });
+        }
+        let mut places = Vec::new();
+        for batch in reader.batches_of(task)? {
+            let Some(row) = reader.batch_task(batch.id, task)? else {
+                continue;
+            };
+            let conductor = if batch.status.is_final() {
+                None
+            } else {
+                workspace.conductor_of(batch.id)
+            };
+            places.push(PlaceView {
+                batch,
+                row,
+                conductor,
+            });
+        }
+        let mut history = Vec::new();
+        reader.events(
+            &EventFilter {
+                task: Some(task),
+                ..EventFilter::default()
+            },
+            |event| {
+                if event.data.contains_key("action") || event.data.contains_key("intent") {
+                    history.push(event);
+                }
+                Ok(())
+            },
+        )?;
+        history.drain(..history.len().saturating_sub(FINDINGS));
+        let mut explanation = Explanation {
+            blockers: reader.blockers(Some(task), None)?,
+            claim: view.task.claim.map(|batch| ClaimView {
+                batch,
+                conductor: workspace.conductor_of(batch),
+            }),
+            attempts: reader.attempts(task)?,
+            next_retry: places.iter().find_map(|place| place.row.not_before),
+            findings: Vec::new(),
+            unblock: Vec::new(),
+            view,
+            dependencies,
+            places,
+            history,
+        };
+        explanation.unblock = unblock(&explanation);
+        Ok(explanation)
+    })
+}
+
+/// What would let the task run.
+fn unblock(seen: &Explanation) -> Vec<String> {
+    let label = seen.view.task.label();
+    let mut steps = Vec::new();
+    if seen.view.task.deleted {
+        return vec!["it was deleted; add it again".to_owned()];
+    }
+    for blocker in seen
+        .blockers
+        .iter()
+        .filter(|blocker| blocker.status == BlockerStatus::Open)
+    {
+        steps.push(format!(
+            "answer its question: cf blocker answer {} TEXT",
+            blocker.id.short()
+        ));
+    }
+    for dependency in seen
+        .dependencies
+        .iter()
+        .filter(|dependency| !dependency.met)
+    {
+        steps.push(format!(
+            "finish {} ({})",
+            dependency.label, dependency.status
+        ));
+    }
+    let running = seen.attempts.iter().any(|attempt| attempt.open);
+    match (&seen.claim, seen.view.task.status) {
+        (Some(claim), TaskStatus::InProgress) if claim.conductor.is_none() && !running => {
+            steps.push(format!(
+                "its conductor is gone: cf work batch resume {}",
+                claim.batch.short()
+            ));
+        }
+        (None, TaskStatus::InProgress) => {
+            steps.push(format!(
+                "it is in progress by hand: cf tasks set status {label} READY lets a batch run it"
+            ));
+        }
+        (_, TaskStatus::Blocked) if steps.is_empty() => {
+            steps.push(format!(
+                "it was blocked by hand: cf tasks set status {label} READY"
+            ));
+        }
+        (_, TaskStatus::Backlog) => {
+            steps.push(format!(
+                "it is in the backlog: cf tasks set status {label} READY, or run it by name"
+            ));
+        }
+        (_, TaskStatus::Failed) => {
+            steps.push(format!("it failed: cf work start {label} tries it again"))
+        }
+        _ => {}
+    }
+    if let Some(due) = seen.next_retry {
+        steps.push(format!("its next attempt is due at {due}"));
+    }
+    let in_a_batch = seen
+        .places
+        .iter()
+        .any(|place| !place.batch.status.is_final());
+    if seen.view.task.status == TaskStatus::Ready && !in_a_batch && steps.is_empty() {
+        steps.push(format!("no batch has it: cf work start {label}"));
+    }
+    steps
+}

@@ -1,0 +1,74 @@
+//! What a conductor does to itself, and the probe of a supervisor's lock.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::process::{
+    DumpableBehavior, Pid, WaitOptions, getpid, getsid, set_child_subreaper, set_dumpable_behavior,
+    waitpid,
+};
+
+use super::{Stat, children, own_pid, stat};
+
+/// Makes this process the parent of whatever a dead supervisor leaves behind.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub fn become_subreaper() -> io::Result<()> {
+    // Any number but 0 means yes.
+    Ok(set_child_subreaper(Some(getpid()))?)
+}
+
+/// Forbids unprivileged processes of the same user to read this one's `/proc` entry, its environment above all.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub fn make_undumpable() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// Whether somebody holds the lock on a supervisor's file, which is what being alive means: it is released by death
+/// and is seen across pid namespaces. A file that is not there is held by nobody.
+pub fn lock_held(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let Ok(file) = open(path, flags, Mode::empty()) else {
+        return false;
+    };
+    matches!(
+        flock(&File::from(file), FlockOperation::NonBlockingLockShared),
+        Err(rustix::io::Errno::WOULDBLOCK)
+    )
+}
+
+/// The children of this process that it did not start: orphans that came to it as a subreaper.
+///
+/// Whatever this program starts by itself either stays in its session (git, for example) or is named in
+/// `own_children` (the supervisors, each in a session of its own). What comes from below a supervisor is never in this
+/// process's session.
+pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
+    let Ok(session) = getsid(None) else {
+        return Vec::new();
+    };
+    children(own_pid())
+        .into_iter()
+        .filter(|pid| !own_children.contains(pid))
+        .filter_map(|pid| stat(pid).ok())
+        .filter(|stat| stat.session != session.as_raw_pid())
+        .collect()
+}
+
+/// Waits for adopted orphans that have ended, so that none stays a zombie. Returns how many.
+///
+/// It waits by number and never for just any child: that would steal the end of children that `std` or tokio wait for.
+pub fn reap_adopted(own_children: &[i32]) -> usize {
+    adopted(own_children)
+        .into_iter()
+        .filter(|stat| !stat.runs())
+        .filter_map(|stat| Pid::from_raw(stat.pid))
+        .filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(Some(_))))
+        .count()
+}

@@ -1,0 +1,168 @@
+//! What a dead supervisor leaves behind: finding it and stopping it.
+//!
+//! While a supervisor lives, it alone stops what is below it, and it can prove that nothing is left. Once it is dead
+//! there is no such proof. What it left is found by the mark in the environment (`CF_ATTEMPT_ID`), by the session that
+//! it led, and by parentage, and is stopped until two looks in a row find nothing. A stranger is never touched, nor is
+//! the caller or anything above it.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cf_core::AttemptId;
+use rustix::process::Signal;
+
+use super::{Process, Stat, all_pids, ancestors, own_pid, reap_adopted, signal_exactly, stat};
+
+/// How long to go on after SIGKILL before what is left counts as a survivor.
+const KILL_BOUND: Duration = Duration::from_secs(5);
+
+/// The time between two looks at `/proc`, of which one costs several milliseconds.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How far the number of the session that the dead supervisor led can be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionTrust {
+    /// Its process has not been waited for, or has died just now: the number cannot belong to anybody else.
+    Certain,
+    /// It died at an unknown time: the session counts only if some process in it bears the attempt's mark.
+    IfMarked,
+}
+
+/// A dead supervisor, as far as is needed to find what it left.
+#[derive(Clone, Debug)]
+pub struct Lost {
+    /// The attempt that it ran.
+    pub attempt: AttemptId,
+    /// Its process number, which is also that of its session.
+    pub session: i32,
+    /// How far `session` can be believed.
+    pub trust: SessionTrust,
+    /// Processes that are known to come from it by other evidence, such as orphans that came to this process.
+    pub roots: Vec<Process>,
+    /// Children of this process that it waits for itself; everything else that ends below it is waited for here.
+    pub own_children: Vec<i32>,
+}
+
+/// What a sweep did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// How many processes were found and have ended.
+    pub killed: usize,
+    /// What could not be ended.
+    pub survivors: Vec<Process>,
+}
+
+/// What is left of an attempt now. It changes nothing.
+pub fn remains(lost: &Lost) -> Vec<Process> {
+    find(lost).iter().map(Stat::process).collect()
+}
+
+/// Stops what a dead supervisor left: SIGTERM, `grace`, SIGKILL, until two looks find nothing or 5 seconds have passed.
+///
+/// It blocks for as long as that takes; when nothing was left, that is two looks through `/proc`.
+pub fn sweep(lost: &Lost, grace: Duration) -> Swept {
+    let begun = Instant::now();
+    let mut met: HashSet<(i32, u64)> = HashSet::new();
+    let mut termed: HashSet<(i32, u64)> = HashSet::new();
+    let mut empty_looks = 0;
+    loop {
+        reap_adopted(&lost.own_children);
+        let found = find(lost);
+        met.extend(found.iter().map(|stat| (stat.pid, stat.start_ticks)));
+        if found.is_empty() {
+            empty_looks += 1;
+            if empty_looks == 2 {
+                return Swept {
+                    killed: met.len(),
+                    survivors: Vec::new(),
+                };
+            }
+            continue;
+        }
+        empty_looks = 0;
+        let elapsed = begun.elapsed();
+        if elapsed >= grace + KILL_BOUND {
+            let survivors: Vec<Process> = found.iter().map(Stat::process).collect();
+            return Swept {
+                killed: met.len().saturating_sub(survivors.len()),
+                survivors,
+            };
+        }
+        for process in &found {
+            let key = (process.pid, process.start_ticks);
+            // What cannot be signalled shows up as a survivor.
+            if elapsed >= grace {
+                let _ = signal_exactly(process.pid, process.start_ticks, Signal::KILL);
+            } else if termed.insert(key) {
+                let _ = signal_exactly(process.pid, process.start_ticks, Signal::TERM);
+                if process.state == b'T' {
+                    let _ = signal_exactly(process.pid, process.start_ticks, Signal::CONT);
+                }
+            }
+        }
+        if elapsed < grace {
+            thread::sleep(PAUSE.min(grace.saturating_sub(elapsed)));
+        } else {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// One look through `/proc`: every running process that bears the mark, is in the session, or comes from one of those.
+fn find(lost: &Lost) -> Vec<Stat> {
+    let mut spared: HashSet<i32> = ancestors(own_pid())
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .collect();
+    spared.insert(own_pid());
+    spared.extend(&lost.own_children);
+    let mark = format!("CF_ATTEMPT_ID={}", lost.attempt);
+    let all: Vec<Stat> = all_pids()
+        .into_iter()
+        .filter_map(|pid| stat(pid).ok())
+        .collect();
+    let marked: HashSet<i32> = all
+        .iter()
+        .filter(|stat| stat.runs() && has_mark(stat.pid, &mark))
+        .map(|stat| stat.pid)
+        .collect();
+    let session_is_ours = match lost.trust {
+        SessionTrust::Certain => true,
+        SessionTrust::IfMarked => all
+            .iter()
+            .any(|stat| stat.session == lost.session && marked.contains(&stat.pid)),
+    };
+    let mut below: HashMap<i32, Vec<i32>> = HashMap::new();
+    let mut open: Vec<i32> = Vec::new();
+    for stat in &all {
+        below.entry(stat.ppid).or_default().push(stat.pid);
+        let rooted = lost
+            .roots
+            .iter()
+            .any(|root| root.pid == stat.pid && root.start_ticks == stat.start_ticks);
+        if marked.contains(&stat.pid) || rooted || (session_is_ours && stat.session == lost.session)
+        {
+            open.push(stat.pid);
+        }
+    }
+    let mut ours: HashSet<i32> = HashSet::new();
+    while let Some(pid) = open.pop() {
+        if pid > 1 && !spared.contains(&pid) && ours.insert(pid) {
+            open.extend(below.get(&pid).into_iter().flatten());
+        }
+    }
+    all.into_iter()
+        .filter(|stat| stat.runs() && ours.contains(&stat.pid))
+        .collect()
+}
+
+/// Whether a process was started with this line in its environment. Another user's cannot be read, and has not.
+fn has_mark(pid: i32, mark: &str) -> bool {
+    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+        environ
+            .split(|b| *b == 0)
+            .any(|line| line == mark.as_bytes())
+    })
+}

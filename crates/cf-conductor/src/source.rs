@@ -1,0 +1,157 @@
+//! Sources: what can be asked about tasks, and the registry that asks them in order.
+//!
+//! A source answers for many tasks in one call, at once, from what it knows: it never waits for a network and never
+//! fails a batch. What it could not read is *unknown*, and not knowing never acts.
+
+mod local;
+
+use cf_core::{AttemptId, BatchId, TaskId};
+use cf_reconcile::{AskGrace, Believed, Merged, ReconciliationResult, SourceName, merge, settles};
+
+use crate::store::Store;
+use crate::store::blocker::BlockerSummary;
+pub use local::LocalReconciler;
+pub(crate) use local::as_if_queued;
+
+/// A task that a source is asked about, with what the batch believes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The task.
+    pub task: TaskId,
+    /// The batch that asks.
+    pub batch: BatchId,
+    /// Where the task stands in it.
+    pub believed: Believed,
+    /// Status writes up to this event are not news.
+    pub take_up_seq: u64,
+    /// The event that began the hold or gave the outcome.
+    pub since_seq: u64,
+    /// The attempt that runs, or ran last.
+    pub attempt: Option<AttemptId>,
+    /// Whether an agent that asked a question still has time to end.
+    pub ask_grace: AskGrace,
+}
+
+/// What a source says: always one of three.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation<T> {
+    /// It was read.
+    Known(T),
+    /// It could not be read, and why. Nothing acts on it.
+    Unknown(String),
+    /// It is not there any more.
+    Gone,
+}
+
+/// Something that can be asked about tasks.
+pub trait Reconciler {
+    /// Its name, which every finding carries.
+    fn name(&self) -> SourceName;
+
+    /// What it says about these tasks. Tasks that it has nothing to say about may be left out; an id that no longer
+    /// exists is a finding, not an error.
+    fn check_tasks(
+        &mut self,
+        store: &Store,
+        asked: &[Asked],
+    ) -> Vec<(TaskId, Observation<ReconciliationResult>)>;
+
+    /// What it knows about questions that hold these tasks. Sources that know none leave all out.
+    fn check_blockers(
+        &mut self,
+        store: &Store,
+        tasks: &[TaskId],
+    ) -> Vec<(TaskId, Observation<BlockerSummary>)> {
+        let _ = (store, tasks);
+        Vec::new()
+    }
+}
+
+/// What a pass found.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    /// The merged finding of each task that any source knew something about.
+    pub merged: Vec<Merged>,
+    /// What could not be read: the source, and why. One entry a source.
+    pub unknown: Vec<(SourceName, String)>,
+}
+
+/// The sources of a batch, in order: local first, then the others.
+pub struct ReconcilerRegistry {
+    sources: Vec<Box<dyn Reconciler>>,
+}
+
+impl std::fmt::Debug for ReconcilerRegistry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.sources.iter().map(|source| source.name()))
+            .finish()
+    }
+}
+
+impl Default for ReconcilerRegistry {
+    /// The local source alone.
+    fn default() -> Self {
+        Self {
+            sources: vec![Box::new(LocalReconciler)],
+        }
+    }
+}
+
+impl ReconcilerRegistry {
+    /// A registry with exactly these sources, asked in this order.
+    pub fn new(sources: Vec<Box<dyn Reconciler>>) -> Self {
+        Self { sources }
+    }
+
+    /// Adds a source behind the others.
+    pub fn push(&mut self, source: Box<dyn Reconciler>) {
+        self.sources.push(source);
+    }
+
+    /// Asks the sources in order and merges what they say. A task that a source settles (SKIP, FAIL) is not asked about
+    /// further.
+    pub fn check(&mut self, store: &Store, asked: &[Asked]) -> Pass {
+        let mut pass = Pass::default();
+        if asked.is_empty() {
+            return pass;
+        }
+        let mut open: Vec<Asked> = asked.to_vec();
+        let mut found: Vec<Vec<ReconciliationResult>> = vec![Vec::new(); asked.len()];
+        let place: std::collections::HashMap<TaskId, usize> = asked
+            .iter()
+            .enumerate()
+            .map(|(at, asked)| (asked.task, at))
+            .collect();
+        let last = self.sources.len().saturating_sub(1);
+        for (nth, source) in self.sources.iter_mut().enumerate() {
+            if open.is_empty() {
+                break;
+            }
+            let mut unknown = None;
+            for (task, observation) in source.check_tasks(store, &open) {
+                match observation {
+                    Observation::Known(finding) => {
+                        if let Some(&at) = place.get(&task) {
+                            found[at].push(finding);
+                        }
+                    }
+                    Observation::Unknown(why) => unknown = Some(why),
+                    Observation::Gone => {}
+                }
+            }
+            if let Some(why) = unknown {
+                pass.unknown.push((source.name(), why));
+            }
+            if nth < last {
+                open.retain(|asked| {
+                    !found[place[&asked.task]]
+                        .iter()
+                        .any(|finding| settles(finding.action))
+                });
+            }
+        }
+        pass.merged = found.into_iter().filter_map(merge).collect();
+        pass
+    }
+}

@@ -1,0 +1,240 @@
+//! The store as a source: what other processes wrote, against what the batch believes.
+
+use std::collections::{HashMap, HashSet};
+
+use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId};
+use cf_reconcile::{
+    AskGrace, Blockers, Evidence, LocalObservation, OpenBlockers, ReconciliationResult, SinceHold,
+    SourceName, Stored, Writer, Written, decide,
+};
+
+use super::{Asked, Observation, Reconciler};
+use crate::store::blocker::BlockerSummary;
+use crate::store::task::TaskStanding;
+use crate::store::{Result, Store};
+
+/// Above so many tasks, all rows are read in one go rather than one by one: a scan of ten thousand rows costs what about
+/// two hundred look-ups do.
+const ONE_BY_ONE: usize = 200;
+
+/// Asks the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalReconciler;
+
+impl Reconciler for LocalReconciler {
+    fn name(&self) -> SourceName {
+        SourceName::Local
+    }
+
+    fn check_tasks(
+        &mut self,
+        store: &Store,
+        asked: &[Asked],
+    ) -> Vec<(TaskId, Observation<ReconciliationResult>)> {
+        let held: Vec<TaskId> = asked
+            .iter()
+            .filter(|asked| asked.believed.phase() == Phase::Held)
+            .map(|asked| asked.task)
+            .collect();
+        let read = read_standings(store, asked.iter().map(|asked| asked.task));
+        let blockers: HashMap<TaskId, Observation<BlockerSummary>> =
+            self.check_blockers(store, &held).into_iter().collect();
+        match read {
+            Err(error) => {
+                let why = crate::chain(&error);
+                asked
+                    .iter()
+                    .map(|asked| (asked.task, Observation::Unknown(why.clone())))
+                    .collect()
+            }
+            Ok(standings) => asked
+                .iter()
+                .map(|asked| {
+                    let summary = match blockers.get(&asked.task) {
+                        None | Some(Observation::Gone) => BlockerSummary::default(),
+                        Some(Observation::Known(summary)) => *summary,
+                        Some(Observation::Unknown(why)) => {
+                            return (asked.task, Observation::Unknown(why.clone()));
+                        }
+                    };
+                    (
+                        asked.task,
+                        Observation::Known(find(asked, standings.get(&asked.task), summary)),
+                    )
+                })
+                .collect(),
+        }
+    }
+
+    fn check_blockers(
+        &mut self,
+        store: &Store,
+        tasks: &[TaskId],
+    ) -> Vec<(TaskId, Observation<BlockerSummary>)> {
+        if tasks.is_empty() {
+            return Vec::new();
+        }
+        let read = store.read(|reader| {
+            if tasks.len() <= ONE_BY_ONE {
+                return tasks
+                    .iter()
+                    .map(|task| Ok((*task, reader.blocker_summary(*task)?)))
+                    .collect();
+            }
+            let all = reader.blocker_summaries()?;
+            Ok(tasks
+                .iter()
+                .map(|task| (*task, all.get(task).copied().unwrap_or_default()))
+                .collect::<Vec<_>>())
+        });
+        match read {
+            Ok(found) => found
+                .into_iter()
+                .map(|(task, summary)| (task, Observation::Known(summary)))
+                .collect(),
+            Err(error) => {
+                let why = crate::chain(&error);
+                tasks
+                    .iter()
+                    .map(|task| (*task, Observation::Unknown(why.clone())))
+                    .collect()
+            }
+        }
+    }
+}
+
+fn read_standings(
+    store: &Store,
+    tasks: impl ExactSizeIterator<Item = TaskId>,
+) -> Result<HashMap<TaskId, TaskStanding>> {
+    store.read(|reader| {
+        if tasks.len() <= ONE_BY_ONE {
+            let mut found = HashMap::with_capacity(tasks.len());
+            for task in tasks {
+                if let Some(standing) = reader.standing(task)? {
+                    found.insert(task, standing);
+                }
+            }
+            return Ok(found);
+        }
+        let wanted: HashSet<TaskId> = tasks.collect();
+        let mut found = HashMap::with_capacity(wanted.len());
+        reader.standings(|standing| {
+            if wanted.contains(&standing.id) {
+                found.insert(standing.id, standing);
+            }
+        })?;
+        Ok(found)
+    })
+}
+
+/// Turns one row into a finding, by the table.
+fn find(
+    asked: &Asked,
+    row: Option<&TaskStanding>,
+    blockers: BlockerSummary,
+) -> ReconciliationResult {
+    let seen = observe(asked, row, blockers);
+    let decision = decide(&seen);
+    let evidence = row.map_or(Evidence::None, |row| Evidence::Local {
+        status: seen.stored.status(),
+        version: i64::try_from(row.version).ok(),
+        actor: Some(row.status_by.clone()),
+        open_blockers: u32::try_from(blockers.open).unwrap_or(u32::MAX),
+    });
+    ReconciliationResult::new(
+        asked.task,
+        seen.stored.status(),
+        asked.believed.phase(),
+        decision,
+        SourceName::Local,
+        evidence,
+    )
+}
+
+/// What the table is asked about a row.
+pub(crate) fn observe(
+    asked: &Asked,
+    row: Option<&TaskStanding>,
+    blockers: BlockerSummary,
+) -> LocalObservation {
+    let (stored, writer, status_seq) = match row {
+        None => (Stored::Deleted, Writer::Other, u64::MAX),
+        Some(row) if row.deleted => (Stored::Deleted, Writer::Other, row.status_seq),
+        Some(row) => (
+            Stored::Status(row.status),
+            writer(row, asked.batch, asked.take_up_seq, asked.attempt),
+            row.status_seq,
+        ),
+    };
+    LocalObservation {
+        believed: asked.believed,
+        stored,
+        writer,
+        written: if status_seq > asked.since_seq {
+            Written::AfterOutcome
+        } else {
+            Written::BeforeOutcome
+        },
+        blockers: Blockers {
+            open: if blockers.open > 0 {
+                OpenBlockers::Some
+            } else {
+                OpenBlockers::None
+            },
+            since_hold: since_hold(blockers, asked.since_seq),
+        },
+        ask_grace: asked.ask_grace,
+    }
+}
+
+/// Who wrote a status, as the table tells writers apart.
+fn writer(
+    row: &TaskStanding,
+    batch: BatchId,
+    take_up_seq: u64,
+    attempt: Option<AttemptId>,
+) -> Writer {
+    if row.status_seq <= take_up_seq {
+        return Writer::Own;
+    }
+    if row.status_via.is_some() && row.status_via == attempt {
+        return Writer::Agent;
+    }
+    match &row.status_by {
+        Actor::Batch(by) if *by == batch => Writer::Own,
+        Actor::Attempt(by) if Some(*by) == attempt => Writer::Agent,
+        Actor::Batch(_) | Actor::Attempt(_) => Writer::Claim,
+        Actor::Cli | Actor::Github(_) | Actor::System => Writer::Other,
+    }
+}
+
+const fn since_hold(blockers: BlockerSummary, since_seq: u64) -> SinceHold {
+    if blockers.last_answered_seq > since_seq {
+        SinceHold::Answered
+    } else if blockers.last_closed_seq > since_seq {
+        SinceHold::Resolved
+    } else {
+        SinceHold::Nothing
+    }
+}
+
+/// What is asked about a task as if it were queued: after a lost race, and when the end of a stopped agent is verified.
+pub(crate) fn as_if_queued(
+    task: TaskId,
+    batch: BatchId,
+    take_up_seq: u64,
+    attempt: Option<AttemptId>,
+    row: Option<&TaskStanding>,
+) -> ReconciliationResult {
+    let asked = Asked {
+        task,
+        batch,
+        believed: cf_reconcile::Believed::Queued,
+        take_up_seq,
+        since_seq: 0,
+        attempt,
+        ask_grace: AskGrace::Running,
+    };
+    find(&asked, row, BlockerSummary::default())
+}

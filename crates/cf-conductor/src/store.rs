@@ -1,0 +1,563 @@
+//! The one SQLite file of a workspace: every noun of `cf` as rows, and an append-only log of what happened to them.
+//!
+//! Rules that hold throughout: a write is one short `IMMEDIATE` transaction; a status write is a compare-and-swap on the
+//! task's version and appends its event in the same transaction; rows changed = 0 is an answer that the caller handles;
+//! nothing slow (a process, a file, the network) happens inside a transaction. Whoever commits pokes the wake file
+//! afterwards, so that a live conductor looks at once.
+
+pub mod attempt;
+pub mod batch;
+pub mod blocker;
+pub mod event;
+pub mod link;
+pub mod look;
+mod migrate;
+pub mod read_cli;
+mod sql;
+pub mod stop;
+pub mod task;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cf_core::{Actor, Timestamp};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use crate::wake::WakeFile;
+use crate::workspace::Workspace;
+use event::Event;
+
+/// How long a writer waits for other writers before it gives up. Thirty processes that write at once, with a flush of
+/// a slow disk each, are through in a few seconds; a minute is patience, not a plan.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the conductor waits for other writers before it looks after its agents again and retries.
+const CONDUCTOR_PATIENCE: Duration = Duration::from_millis(500);
+
+/// What can go wrong with the store, or with what was asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The database file cannot be opened.
+    #[error("cannot open the workspace database at {path}")]
+    Open {
+        /// Where it is.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// There is no database file.
+    #[error("there is no workspace database at {path}")]
+    Missing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The file belongs to another program.
+    #[error("{path} is not a cf database")]
+    Foreign {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// The file was written by a newer `cf`.
+    #[error("the workspace database at {path} has version {found}, this cf knows up to {known}")]
+    Newer {
+        /// Where it is.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version that this program knows.
+        known: i64,
+    },
+    /// An older database, and a batch that is running on it.
+    #[error(
+        "the workspace database at {path} needs a migration, and batch {batch} is running on it"
+    )]
+    MigrationUnderLiveBatch {
+        /// Where it is.
+        path: PathBuf,
+        /// The batch whose lock is held.
+        batch: String,
+    },
+    /// A migration failed; the database is as it was.
+    #[error("cannot migrate the workspace database at {path}")]
+    Migrate {
+        /// Where it is.
+        path: PathBuf,
+        /// What failed.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// SQLite refused a statement.
+    #[error("cannot {what} in the workspace database")]
+    Sql {
+        /// What was tried.
+        what: &'static str,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// Nothing answers to the name that was given.
+    #[error("there is no {what} {given:?}")]
+    Unknown {
+        /// `task`, `batch`, `blocker`, `attempt`.
+        what: &'static str,
+        /// The text that was given, cut to 80 characters.
+        given: String,
+        /// Some that look like it.
+        similar: Vec<String>,
+    },
+    /// More than one thing answers to the name.
+    #[error("{given:?} may mean {} {what}s: {}", candidates.len(), candidates.join(", "))]
+    Ambiguous {
+        /// `task`, `batch`, `blocker`, `attempt`.
+        what: &'static str,
+        /// The text that was given.
+        given: String,
+        /// What it may mean, at most ten of them.
+        candidates: Vec<String>,
+    },
+    /// The status machine refuses.
+    #[error("cannot set the status of task {task}")]
+    Transition {
+        /// The task's label.
+        task: String,
+        /// Which statuses are allowed.
+        source: cf_core::TransitionError,
+    },
+    /// The thing asked for contradicts what is stored; the text says how.
+    #[error("{what}")]
+    Refused {
+        /// What was refused and why.
+        what: String,
+        /// What to do instead.
+        hint: Option<String>,
+    },
+    /// The caller is an agent, and agents may not do this.
+    #[error("an agent may not {deed}")]
+    NotForAgents {
+        /// What was tried.
+        deed: String,
+    },
+    /// The caller is an attempt that is over, or not its task's current one. What it said is kept as stale.
+    #[error(
+        "attempt {attempt} is not the current one of its task; what it reported is kept as stale"
+    )]
+    StaleAttempt {
+        /// The attempt.
+        attempt: cf_core::AttemptId,
+    },
+    /// Dependencies that cannot be met.
+    #[error("{}", cycle_text(.0))]
+    Cycle(Vec<String>),
+    /// A file beside the database.
+    #[error("cannot {what} {path}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+fn cycle_text(labels: &[String]) -> String {
+    match labels {
+        [one, other] if one == other => format!("task {one} depends on itself"),
+        _ => format!("dependencies form a cycle: {}", labels.join(" -> ")),
+    }
+}
+
+impl StoreError {
+    /// Whether trying again later can help: the database is locked, the disk is full, a read failed for a moment.
+    pub fn is_transient(&self) -> bool {
+        let Self::Sql {
+            source: rusqlite::Error::SqliteFailure(error, _),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        matches!(
+            error.code,
+            rusqlite::ErrorCode::DatabaseBusy
+                | rusqlite::ErrorCode::DatabaseLocked
+                | rusqlite::ErrorCode::DiskFull
+                | rusqlite::ErrorCode::SystemIoFailure
+                | rusqlite::ErrorCode::CannotOpen
+        )
+    }
+}
+
+/// A result of the store.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Names what was tried when SQLite refuses.
+pub(crate) trait Doing<T> {
+    /// Wraps the error with what was tried.
+    fn doing(self, what: &'static str) -> Result<T>;
+}
+
+impl<T> Doing<T> for rusqlite::Result<T> {
+    fn doing(self, what: &'static str) -> Result<T> {
+        self.map_err(|source| StoreError::Sql { what, source })
+    }
+}
+
+/// Whether a commit must survive a power cut, or only the death of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Flushed before the commit returns. For everything that a claim or a result rests on.
+    Full,
+    /// In the hands of the kernel when the commit returns: survives `kill -9`, may be lost with the power.
+    Normal,
+}
+
+/// An open workspace database.
+pub struct Store {
+    conn: Connection,
+    path: PathBuf,
+    wake: Option<WakeFile>,
+    durability: Durability,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the workspace's database for reading and writing, migrating it when it is older.
+    ///
+    /// # Errors
+    ///
+    /// Missing, foreign, newer, or unreadable; the file is untouched then.
+    pub fn open(workspace: &Workspace) -> Result<Self> {
+        let path = workspace.database();
+        let conn = open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let conn = migrate::up_to_date(conn, workspace)?;
+        let wake =
+            Some(
+                WakeFile::open(&workspace.wake_file()).map_err(|source| StoreError::File {
+                    what: "open the wake file",
+                    path: workspace.wake_file(),
+                    source,
+                })?,
+            );
+        let store = Self {
+            conn,
+            path,
+            wake,
+            durability: Durability::Full,
+        };
+        store.prepare(PATIENCE)?;
+        Ok(store)
+    }
+
+    /// Opens the database for reading only. Works in a workspace that cannot be written.
+    ///
+    /// # Errors
+    ///
+    /// Missing, foreign, newer, or unreadable. An older database is read as it is only by a program that migrated it,
+    /// so it is migrated first when it can be written.
+    pub fn open_to_read(workspace: &Workspace) -> Result<Self> {
+        let path = workspace.database();
+        match open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE) {
+            Ok(conn) => {
+                let conn = migrate::up_to_date(conn, workspace)?;
+                let store = Self {
+                    conn,
+                    path,
+                    wake: None,
+                    durability: Durability::Full,
+                };
+                store
+                    .conn
+                    .busy_timeout(PATIENCE)
+                    .doing("set the busy timeout")?;
+                store.conn.set_prepared_statement_cache_capacity(64);
+                Ok(store)
+            }
+            Err(missing @ StoreError::Missing { .. }) => Err(missing),
+            Err(_) => Self::open_unwritable(path),
+        }
+    }
+
+    /// A database on a file system, or in a folder, that refuses writing: read without locks when no writer can have
+    /// left anything in a write-ahead log.
+    fn open_unwritable(path: PathBuf) -> Result<Self> {
+        let plain = open_file(&path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+        let usable = plain.and_then(|conn| match migrate::version(&conn, &path) {
+            Ok(_) => Ok(conn),
+            Err(error) => Err(error),
+        });
+        let conn = match usable {
+            Ok(conn) => conn,
+            Err(error) => {
+                let wal = PathBuf::from(format!("{}-wal", path.display()));
+                if std::fs::metadata(&wal).is_ok_and(|meta| meta.len() > 0) {
+                    return Err(error);
+                }
+                let uri = format!("file:{}?immutable=1", uri_escape(&path));
+                Connection::open_with_flags(
+                    &uri,
+                    OpenFlags::SQLITE_OPEN_READ_ONLY
+                        | OpenFlags::SQLITE_OPEN_URI
+                        | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+                )
+                .map_err(|source| StoreError::Open {
+                    path: path.clone(),
+                    source,
+                })?
+            }
+        };
+        let found = migrate::version(&conn, &path)?;
+        migrate::refuse_other(found, &path)?;
+        conn.busy_timeout(PATIENCE).doing("set the busy timeout")?;
+        Ok(Self {
+            conn,
+            path,
+            wake: None,
+            durability: Durability::Full,
+        })
+    }
+
+    /// Creates the database of a new workspace. Two processes that do it at once both find it made.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be created or is something else.
+    pub fn create(workspace: &Workspace) -> Result<Self> {
+        let path = workspace.database();
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let fresh = !path.exists();
+        let conn = migrate::up_to_date(open_file(&path, flags)?, workspace)?;
+        let wake =
+            Some(
+                WakeFile::open(&workspace.wake_file()).map_err(|source| StoreError::File {
+                    what: "create the wake file",
+                    path: workspace.wake_file(),
+                    source,
+                })?,
+            );
+        let mut store = Self {
+            conn,
+            path,
+            wake,
+            durability: Durability::Full,
+        };
+        store.prepare(PATIENCE)?;
+        if fresh {
+            store.write(&Actor::Cli, |tx| {
+                let known: i64 = tx
+                    .conn
+                    .query_row("SELECT count(*) FROM event", [], |row| row.get(0))
+                    .doing("count")?;
+                if known == 0 {
+                    tx.append(Event::new(cf_core::EventType::WorkspaceCreated))?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(store)
+    }
+
+    /// A database in memory, with the newest schema. For tests.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, which it does only without memory.
+    pub fn in_memory() -> Result<Self> {
+        let path = PathBuf::from(":memory:");
+        let mut conn = Connection::open_in_memory().map_err(|source| StoreError::Open {
+            path: path.clone(),
+            source,
+        })?;
+        migrate::run(&mut conn, &path)?;
+        let store = Self {
+            conn,
+            path,
+            wake: None,
+            durability: Durability::Normal,
+        };
+        store.prepare(PATIENCE)?;
+        Ok(store)
+    }
+
+    fn prepare(&self, patience: Duration) -> Result<()> {
+        self.conn
+            .busy_timeout(patience)
+            .doing("set the busy timeout")?;
+        self.conn
+            .pragma_update(None, "foreign_keys", true)
+            .doing("switch foreign keys on")?;
+        self.conn
+            .pragma_update(None, "synchronous", "FULL")
+            .doing("set the durability")?;
+        self.conn.set_prepared_statement_cache_capacity(128);
+        Ok(())
+    }
+
+    /// Where the database file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes this store the conductor's: it gives up on other writers quickly, because it has agents to look after.
+    pub(crate) fn be_the_conductors(&mut self) -> Result<()> {
+        self.conn
+            .busy_timeout(CONDUCTOR_PATIENCE)
+            .doing("set the busy timeout")
+    }
+
+    /// Whether another connection has committed since the last call. Costs about two microseconds and reads nothing.
+    ///
+    /// Own commits do not count: `data_version` is asked on the connection that makes them.
+    ///
+    /// # Errors
+    ///
+    /// The database cannot be read.
+    pub fn data_version(&self) -> Result<i64> {
+        let mut statement = self
+            .conn
+            .prepare_cached("PRAGMA data_version")
+            .doing("ask for changes")?;
+        statement
+            .query_row([], |row| row.get(0))
+            .doing("ask for changes")
+    }
+
+    /// Runs `work` as one `IMMEDIATE` transaction by `actor`, commits it so that it survives a power cut, and pokes the
+    /// wake file. Returns what `work` returned.
+    ///
+    /// # Errors
+    ///
+    /// What `work` or SQLite says; nothing is changed then.
+    pub fn write<T>(
+        &mut self,
+        actor: &Actor,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.write_as(actor, Durability::Full, work)
+            .map(|(value, _)| value)
+    }
+
+    /// The same with a chosen durability; also returns the events that were appended.
+    ///
+    /// # Errors
+    ///
+    /// What `work` or SQLite says; nothing is changed then.
+    pub fn write_as<T>(
+        &mut self,
+        actor: &Actor,
+        durability: Durability,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
+    ) -> Result<(T, Vec<Event>)> {
+        if self.durability != durability {
+            let word = match durability {
+                Durability::Full => "FULL",
+                Durability::Normal => "NORMAL",
+            };
+            self.conn
+                .pragma_update(None, "synchronous", word)
+                .doing("set the durability")?;
+            self.durability = durability;
+        }
+        let inner = self
+            .conn
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .doing("begin a transaction")?;
+        let mut tx = Tx {
+            conn: &inner,
+            now: now(),
+            actor: actor.clone(),
+            appended: Vec::new(),
+        };
+        let value = work(&mut tx)?;
+        let appended = std::mem::take(&mut tx.appended);
+        inner.commit().doing("commit")?;
+        if let Some(wake) = &self.wake {
+            wake.poke();
+        }
+        Ok((value, appended))
+    }
+
+    /// Reads with one consistent view of the whole database.
+    ///
+    /// # Errors
+    ///
+    /// What `work` or SQLite says.
+    pub fn read<T>(&self, work: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
+        let tx = self.conn.unchecked_transaction().doing("begin reading")?;
+        let value = work(&Reader { conn: &tx })?;
+        tx.finish().doing("end reading")?;
+        Ok(value)
+    }
+}
+
+/// A consistent view of the database. The reading functions of each noun are methods of it.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    pub(crate) conn: &'a Connection,
+}
+
+/// A transaction that writes. The writing functions of each noun are methods of it.
+#[derive(Debug)]
+pub struct Tx<'a> {
+    pub(crate) conn: &'a Connection,
+    pub(crate) now: Timestamp,
+    pub(crate) actor: Actor,
+    appended: Vec<Event>,
+}
+
+impl Tx<'_> {
+    /// The same transaction for reading.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { conn: self.conn }
+    }
+
+    /// The time that everything in this transaction happens at.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+}
+
+/// The current time in whole milliseconds, which is what the store keeps.
+pub fn now() -> Timestamp {
+    crate::ambient::now()
+}
+
+fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    if !flags.contains(OpenFlags::SQLITE_OPEN_CREATE) && !path.exists() {
+        return Err(StoreError::Missing {
+            path: path.to_owned(),
+        });
+    }
+    let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(
+        |source| StoreError::Open {
+            path: path.to_owned(),
+            source,
+        },
+    )?;
+    conn.busy_timeout(PATIENCE)
+        .map_err(|source| StoreError::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+    Ok(conn)
+}
+
+fn uri_escape(path: &Path) -> String {
+    use std::fmt::Write as _;
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut escaped = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                escaped.push(char::from(*byte))
+            }
+            _ => write!(escaped, "%{byte:02X}").expect("writing to a string cannot fail"),
+        }
+    }
+    escaped
+}

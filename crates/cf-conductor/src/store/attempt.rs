@@ -1,0 +1,478 @@
+//! Attempts: one start of an agent for a task, from the stored identity of its supervisor to its end.
+
+use cf_core::{
+    Actor, AttemptEnd, AttemptId, BatchId, Ending, EventType, SupervisorId, TaskId, TaskStatus,
+    Timestamp,
+};
+use rusqlite::{OptionalExtension as _, Row};
+use serde_json::Value;
+
+use super::event::Event;
+use super::sql::{json_opt, parsed, parsed_opt, time, time_opt, to_json};
+use super::task::{StatusWrite, Task};
+use super::{Doing as _, Reader, Result, StoreError, Tx};
+use crate::process::Identity;
+use crate::supervise::Stage;
+
+/// An attempt as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// Its id.
+    pub id: AttemptId,
+    /// Its task.
+    pub task: TaskId,
+    /// The batch that started it.
+    pub batch: BatchId,
+    /// 1, 2, … per task.
+    pub generation: u32,
+    /// The engine that it was started with.
+    pub engine: String,
+    /// Whether the agent or the verification is at it, or was last.
+    pub stage: Stage,
+    /// The supervisor that has it, or had it.
+    pub supervisor: Identity,
+    /// Whether it may still be alive: no exit record, no clean receipt, not lost.
+    pub open: bool,
+    /// How much is known of its end.
+    pub end: Option<AttemptEnd>,
+    /// How the agent's process ended.
+    pub ending: Option<Ending>,
+    /// Whether it counts as a success.
+    pub success: Option<bool>,
+    /// Why it ended as it did.
+    pub reason: Option<String>,
+    /// The status that the agent reported for its own task.
+    pub report: Option<TaskStatus>,
+    /// The last thing that the agent said.
+    pub last_said: Option<String>,
+    /// The session of the agent program, for those that can be resumed.
+    pub session: Option<String>,
+    /// Tokens used, where the agent reports them.
+    pub tokens: Option<u64>,
+    /// Cost in millionths of a dollar, where the agent reports it.
+    pub cost_micro_usd: Option<u64>,
+    /// How many processes it left behind, which were stopped.
+    pub left_behind: u32,
+    /// The exit record or the kill receipt.
+    pub record: Option<Value>,
+    /// When it was stored, just before its agent could start.
+    pub started_at: Timestamp,
+    /// When its end was stored.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Attempt {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: parsed(row, "id")?,
+            task: parsed(row, "task")?,
+            batch: parsed(row, "batch")?,
+            generation: row.get("generation")?,
+            engine: row.get("engine")?,
+            stage: if row.get::<_, String>("stage")? == "verify" {
+                Stage::Verify
+            } else {
+                Stage::Agent
+            },
+            supervisor: Identity {
+                supervisor: parsed::<SupervisorId>(row, "supervisor")?,
+                pid: row.get("supervisor_pid")?,
+                start_ticks: row.get("start_ticks")?,
+                boot_id: row.get("boot_id")?,
+                pid_ns: row.get("pid_ns")?,
+            },
+            open: row.get("open")?,
+            end: parsed_opt(row, "ending")?,
+            ending: json_opt(row, "agent_ending")?,
+            success: row.get("success")?,
+            reason: row.get("reason")?,
+            report: parsed_opt(row, "report")?,
+            last_said: row.get("last_said")?,
+            session: row.get("session")?,
+            tokens: row.get("tokens")?,
+            cost_micro_usd: row.get("cost_micro_usd")?,
+            left_behind: row.get("left_behind")?,
+            record: json_opt(row, "record")?,
+            started_at: time(row, "started_at_ms")?,
+            ended_at: time_opt(row, "ended_at_ms")?,
+        })
+    }
+}
+
+/// What a new attempt is made of.
+#[derive(Clone, Debug)]
+pub struct NewAttempt {
+    /// Its id, chosen before its files are made.
+    pub id: AttemptId,
+    /// Its task.
+    pub task: TaskId,
+    /// The batch that starts it.
+    pub batch: BatchId,
+    /// The engine that it is started with.
+    pub engine: String,
+    /// The supervisor that waits at its gate.
+    pub supervisor: Identity,
+}
+
+/// How an attempt ended, as its conductor judged it.
+#[derive(Clone, Debug)]
+pub struct AttemptResult {
+    /// How much is known of the end.
+    pub end: AttemptEnd,
+    /// How the agent's process ended.
+    pub ending: Option<Ending>,
+    /// Whether it counts as a success.
+    pub success: bool,
+    /// Why it ended as it did.
+    pub reason: String,
+    /// The last thing that the agent said.
+    pub last_said: Option<String>,
+    /// The session of the agent program.
+    pub session: Option<String>,
+    /// Tokens used.
+    pub tokens: Option<u64>,
+    /// Cost in millionths of a dollar.
+    pub cost_micro_usd: Option<u64>,
+    /// How many processes it left behind.
+    pub left_behind: u32,
+    /// The exit record or the kill receipt.
+    pub record: Value,
+}
+
+impl Reader<'_> {
+    /// One attempt.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or there is no such attempt.
+    pub fn attempt(&self, id: AttemptId) -> Result<Attempt> {
+        self.conn
+            .prepare_cached("SELECT * FROM attempt WHERE id = ?1")
+            .and_then(|mut s| s.query_row([id.to_string()], Attempt::from_row).optional())
+            .doing("read an attempt")?
+            .ok_or_else(|| StoreError::Unknown {
+                what: "attempt",
+                given: id.to_string(),
+                similar: Vec::new(),
+            })
+    }
+
+    /// All attempts of a task, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn attempts(&self, task: TaskId) -> Result<Vec<Attempt>> {
+        self.attempt_list(
+            "SELECT * FROM attempt WHERE task = ?1 ORDER BY generation",
+            &task.to_string(),
+        )
+    }
+
+    /// The attempts of a task that may still be alive.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn open_attempts_of(&self, task: TaskId) -> Result<Vec<Attempt>> {
+        self.attempt_list(
+            "SELECT * FROM attempt WHERE task = ?1 AND open = 1 ORDER BY generation",
+            &task.to_string(),
+        )
+    }
+
+    /// Every attempt of the workspace that may still be alive.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn open_attempts(&self) -> Result<Vec<Attempt>> {
+        self.attempt_list(
+            "SELECT * FROM attempt WHERE open = 1 AND id <> ?1 ORDER BY pk",
+            "",
+        )
+    }
+
+    /// The attempts that a batch started, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn attempts_of_batch(&self, batch: BatchId) -> Result<Vec<Attempt>> {
+        self.attempt_list(
+            "SELECT * FROM attempt WHERE batch = ?1 ORDER BY pk",
+            &batch.to_string(),
+        )
+    }
+
+    fn attempt_list(&self, sql: &str, parameter: &str) -> Result<Vec<Attempt>> {
+        let mut statement = self.conn.prepare_cached(sql).doing("read attempts")?;
+        let rows = statement
+            .query_map([parameter], Attempt::from_row)
+            .doing("read attempts")?;
+        rows.collect::<rusqlite::Result<_>>().doing("read attempts")
+    }
+
+    /// Whether the task has an attempt that may still be alive.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn has_open_attempt(&self, task: TaskId) -> Result<bool> {
+        self.conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM attempt WHERE task = ?1 AND open = 1)")
+            .and_then(|mut s| s.query_row([task.to_string()], |row| row.get(0)))
+            .doing("read attempts")
+    }
+}
+
+impl Tx<'_> {
+    /// The task of the attempt that calls, when it is that task's current, live one.
+    ///
+    /// # Errors
+    ///
+    /// It is over or was replaced, or SQLite refuses.
+    pub(crate) fn current_task_of(&self, attempt: AttemptId) -> Result<TaskId> {
+        let stale = StoreError::StaleAttempt { attempt };
+        let row = match self.reader().attempt(attempt) {
+            Ok(row) => row,
+            Err(StoreError::Unknown { .. }) => return Err(stale),
+            Err(other) => return Err(other),
+        };
+        let task = self.reader().task(row.task)?;
+        if row.open && task.attempt == Some(attempt) && !task.deleted {
+            Ok(row.task)
+        } else {
+            Err(stale)
+        }
+    }
+
+    /// Stores what an agent reports of its own task. See [`Tx::set_status`].
+    pub(crate) fn report(
+        &mut self,
+        task: &Task,
+        attempt: AttemptId,
+        to: TaskStatus,
+    ) -> Result<StatusWrite> {
+        match self.current_task_of(attempt) {
+            Ok(own) if own == task.id => {}
+            Ok(_) => {
+                return Err(StoreError::NotForAgents {
+                    deed: "set the status of another task".to_owned(),
+                });
+            }
+            Err(stale) => return Err(stale),
+        }
+        if !matches!(to, TaskStatus::Done | TaskStatus::Failed) {
+            return Err(StoreError::NotForAgents {
+                deed: format!("set its task to {to}; it may report DONE or FAILED"),
+            });
+        }
+        self.conn
+            .execute(
+                "UPDATE attempt SET report = ?2 WHERE id = ?1",
+                (attempt.to_string(), to.as_str()),
+            )
+            .doing("store a report")?;
+        self.append(
+            Event::new(EventType::AttemptReported)
+                .task(task.id)
+                .attempt(attempt)
+                .with("status", to.as_str()),
+        )?;
+        Ok(StatusWrite::Reported)
+    }
+
+    /// Keeps what came too late, or from an attempt that is not the current one. Nothing acts on it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn keep_stale(
+        &mut self,
+        task: Option<TaskId>,
+        attempt: AttemptId,
+        said: Value,
+    ) -> Result<()> {
+        let mut event = Event::new(EventType::AttemptStaleResult)
+            .attempt(attempt)
+            .with("result", said);
+        event.task = task;
+        if let Ok(row) = self.reader().attempt(attempt) {
+            event.task = event.task.or(Some(row.task));
+            event.batch = Some(row.batch);
+        }
+        self.append(event)?;
+        Ok(())
+    }
+
+    /// Stores a new attempt as its task's current one, with the identity of the supervisor that waits at its gate.
+    /// Returns its generation.
+    pub(crate) fn insert_attempt(&mut self, new: &NewAttempt) -> Result<u32> {
+        let generation: u32 = self
+            .conn
+            .prepare_cached(
+                "UPDATE task SET attempt = ?2, generation = generation + 1 WHERE id = ?1 RETURNING generation",
+            )
+            .and_then(|mut s| s.query_row((new.task.to_string(), new.id.to_string()), |row| row.get(0)))
+            .doing("number an attempt")?;
+        self.conn
+            .prepare_cached(
+                "INSERT INTO attempt (id, task, batch, generation, engine, stage, supervisor, supervisor_pid, \
+                 start_ticks, boot_id, pid_ns, open, started_at_ms) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, 'agent', ?6, ?7, ?8, ?9, ?10, 1, ?11)",
+            )
+            .and_then(|mut s| {
+                s.execute((
+                    new.id.to_string(),
+                    new.task.to_string(),
+                    new.batch.to_string(),
+                    generation,
+                    &new.engine,
+                    new.supervisor.supervisor.to_string(),
+                    new.supervisor.pid,
+                    new.supervisor.start_ticks,
+                    &new.supervisor.boot_id,
+                    new.supervisor.pid_ns,
+                    self.now.as_millisecond(),
+                ))
+            })
+            .doing("store an attempt")?;
+        Ok(generation)
+    }
+
+    /// Moves an attempt on to its verification, under the supervisor that will run it.
+    ///
+    /// What is known of its agent is stored now, so that a crash during the verification does not lose it.
+    pub(crate) fn to_verification(
+        &mut self,
+        attempt: &Attempt,
+        supervisor: &Identity,
+        agent: &AttemptResult,
+    ) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE attempt SET stage = 'verify', supervisor = ?2, supervisor_pid = ?3, start_ticks = ?4, \
+                 boot_id = ?5, pid_ns = ?6, agent_ending = ?7, last_said = ?8, session = ?9, tokens = ?10, \
+                 cost_micro_usd = ?11, left_behind = ?12 WHERE id = ?1",
+                rusqlite::params![
+                    attempt.id.to_string(),
+                    supervisor.supervisor.to_string(),
+                    supervisor.pid,
+                    supervisor.start_ticks,
+                    supervisor.boot_id,
+                    supervisor.pid_ns,
+                    agent.ending.as_ref().map(to_json),
+                    agent.last_said,
+                    agent.session,
+                    agent.tokens,
+                    agent.cost_micro_usd,
+                    agent.left_behind,
+                ],
+            )
+            .doing("move an attempt on to its verification")?;
+        self.append(
+            Event::new(EventType::AttemptVerifying)
+                .task(attempt.task)
+                .batch(attempt.batch)
+                .attempt(attempt.id),
+        )?;
+        Ok(())
+    }
+
+    /// Stores the end of an attempt. Returns whether it was open until now.
+    ///
+    /// An unclean end leaves it open: something of it is alive.
+    pub(crate) fn end_attempt(&mut self, id: AttemptId, result: &AttemptResult) -> Result<bool> {
+        let open = result.end == AttemptEnd::Unclean;
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE attempt SET open = ?2, ending = ?3, agent_ending = ?4, success = ?5, reason = ?6, \
+                 last_said = ?7, session = ?8, tokens = ?9, cost_micro_usd = ?10, left_behind = ?11, record = ?12, \
+                 ended_at_ms = ?13 WHERE id = ?1 AND open = 1 AND ending IS NULL",
+            )
+            .and_then(|mut s| {
+                s.execute(rusqlite::params![
+                    id.to_string(),
+                    open,
+                    result.end.as_str(),
+                    result.ending.as_ref().map(to_json),
+                    result.success,
+                    result.reason,
+                    result.last_said,
+                    result.session,
+                    result.tokens,
+                    result.cost_micro_usd,
+                    result.left_behind,
+                    result.record.to_string(),
+                    self.now.as_millisecond(),
+                ])
+            })
+            .doing("store the end of an attempt")?;
+        if changed > 0 {
+            let row = self.reader().attempt(id)?;
+            let mut event = Event::new(EventType::AttemptEnded)
+                .task(row.task)
+                .batch(row.batch)
+                .attempt(id)
+                .with("end", result.end.as_str())
+                .with("success", result.success)
+                .with("reason", result.reason.as_str());
+            if result.left_behind > 0 {
+                event = event.with("left_behind", result.left_behind);
+            }
+            self.append(event)?;
+        }
+        Ok(changed > 0)
+    }
+
+    /// Closes an attempt whose survivors are gone.
+    pub(crate) fn close_unclean(&mut self, attempt: &Attempt) -> Result<()> {
+        let changed = self
+            .conn
+            .execute(
+                "UPDATE attempt SET open = 0, ending = 'killed' WHERE id = ?1 AND open = 1",
+                [attempt.id.to_string()],
+            )
+            .doing("close an attempt")?;
+        if changed > 0 {
+            self.append(
+                Event::new(EventType::AttemptCleaned)
+                    .task(attempt.task)
+                    .batch(attempt.batch)
+                    .attempt(attempt.id),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// An attempt as an actor.
+    pub(crate) const fn actor_of(attempt: AttemptId) -> Actor {
+        Actor::Attempt(attempt)
+    }
+
+    /// Makes an attempt, and the claim on its task, another batch's.
+    pub(crate) fn move_attempt(&mut self, attempt: &Attempt, batch: BatchId) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE attempt SET batch = ?2 WHERE id = ?1",
+                (attempt.id.to_string(), batch.to_string()),
+            )
+            .doing("take over an attempt")?;
+        self.conn
+            .execute(
+                "UPDATE task SET claim = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 'IN_PROGRESS'",
+                (attempt.task.to_string(), attempt.id.to_string(), batch.to_string()),
+            )
+            .doing("take over a claim")?;
+        self.append(
+            Event::new(EventType::AttemptAdopted)
+                .task(attempt.task)
+                .batch(batch)
+                .attempt(attempt.id)
+                .with("from", attempt.batch.to_string()),
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,535 @@
+//! Batches, and one row for each of their tasks.
+
+use cf_core::{
+    AttemptId, BatchId, BatchStatus, EventType, Outcome, Phase, TaskId, TaskKey, TaskStatus,
+    Timestamp,
+};
+use rusqlite::{OptionalExtension as _, Row};
+
+use super::attempt::NewAttempt;
+use super::event::{Event, EventFilter};
+use super::sql::{json, parsed, parsed_opt, time, time_opt, to_json};
+use super::task::{StatusWrite, Task};
+use super::{Doing as _, Reader, Result, StoreError, Tx};
+use crate::settings::Settings;
+
+/// How a stored stop treats running agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stop {
+    /// They end by themselves; nothing new starts.
+    Drain,
+    /// They are stopped with the grace.
+    Force,
+}
+
+/// A batch as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// Its id.
+    pub id: BatchId,
+    /// Where it stands.
+    pub status: BatchStatus,
+    /// What it runs with.
+    pub settings: Settings,
+    /// Whether somebody asked it to stop.
+    pub stop: Option<Stop>,
+    /// What its `run` ended with.
+    pub exit_code: Option<u8>,
+    /// When it was stored.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Batch {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let stop: Option<String> = row.get("stop")?;
+        Ok(Self {
+            id: parsed(row, "id")?,
+            status: parsed(row, "status")?,
+            settings: json(row, "settings")?,
+            stop: stop.map(|word| {
+                if word == "force" {
+                    Stop::Force
+                } else {
+                    Stop::Drain
+                }
+            }),
+            exit_code: row.get("exit_code")?,
+            started_at: time(row, "started_at_ms")?,
+            ended_at: time_opt(row, "ended_at_ms")?,
+        })
+    }
+}
+
+/// Where a task stands inside a batch, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchTask {
+    /// The task.
+    pub task: TaskId,
+    /// Its place in the list, from 0.
+    pub position: u32,
+    /// Where it stands.
+    pub phase: Phase,
+    /// How it ended; only when finished.
+    pub outcome: Option<Outcome>,
+    /// Why: of the outcome, or of the hold.
+    pub reason: Option<String>,
+    /// How many attempts it had in this batch.
+    pub attempts: u32,
+    /// How many of them failed by themselves since the batch took it up.
+    pub failures: u32,
+    /// When a retry is due.
+    pub not_before: Option<Timestamp>,
+    /// The event that began the hold or gave the outcome.
+    pub since_seq: u64,
+    /// Status writes up to this event are not news to the batch.
+    pub take_up_seq: u64,
+    /// When its first agent could start.
+    pub started_at: Option<Timestamp>,
+    /// When it got its outcome.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl BatchTask {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            task: parsed(row, "task")?,
+            position: row.get("position")?,
+            phase: parsed(row, "phase")?,
+            outcome: parsed_opt(row, "outcome")?,
+            reason: row.get("reason")?,
+            attempts: row.get("attempts")?,
+            failures: row.get("failures")?,
+            not_before: time_opt(row, "not_before_ms")?,
+            since_seq: row.get("since_seq")?,
+            take_up_seq: row.get("take_up_seq")?,
+            started_at: time_opt(row, "started_at_ms")?,
+            ended_at: time_opt(row, "ended_at_ms")?,
+        })
+    }
+}
+
+/// A batch's task together with what lists show beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchTaskView {
+    /// Where it stands in the batch.
+    pub row: BatchTask,
+    /// Its key.
+    pub key: Option<TaskKey>,
+    /// What it is called.
+    pub title: String,
+    /// Where it stands for everybody.
+    pub status: TaskStatus,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The task is this batch's, and the attempt its current one.
+    Got {
+        /// The attempt's number.
+        generation: u32,
+        /// The task's new version.
+        version: u64,
+    },
+    /// The task is not as it was believed to be, or has an attempt that may be alive. Look again.
+    Lost,
+}
+
+impl Reader<'_> {
+    /// One batch.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or there is no such batch.
+    pub fn batch(&self, id: BatchId) -> Result<Batch> {
+        self.conn
+            .prepare_cached("SELECT * FROM batch WHERE id = ?1")
+            .and_then(|mut s| s.query_row([id.to_string()], Batch::from_row).optional())
+            .doing("read a batch")?
+            .ok_or_else(|| StoreError::Unknown {
+                what: "batch",
+                given: id.to_string(),
+                similar: Vec::new(),
+            })
+    }
+
+    /// Every batch, newest first.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batches(&self) -> Result<Vec<Batch>> {
+        self.batch_list("SELECT * FROM batch ORDER BY pk DESC")
+    }
+
+    /// The batches that have not ended, newest first.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn unfinished_batches(&self) -> Result<Vec<Batch>> {
+        self.batch_list(
+            "SELECT * FROM batch WHERE status IN ('PENDING','RUNNING') ORDER BY pk DESC",
+        )
+    }
+
+    /// The newest batch, if there is any.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn newest_batch(&self) -> Result<Option<Batch>> {
+        Ok(self
+            .batch_list("SELECT * FROM batch ORDER BY pk DESC LIMIT 1")?
+            .pop())
+    }
+
+    /// The batches that have a task, newest first.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batches_of(&self, task: TaskId) -> Result<Vec<Batch>> {
+        let mut statement = self
+            .conn
+            .prepare_cached(
+                "SELECT b.* FROM batch_task t JOIN batch b ON b.id = t.batch WHERE t.task = ?1 ORDER BY b.pk DESC",
+            )
+            .doing("read a task's batches")?;
+        let rows = statement
+            .query_map([task.to_string()], Batch::from_row)
+            .doing("read a task's batches")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("read a task's batches")
+    }
+
+    fn batch_list(&self, sql: &str) -> Result<Vec<Batch>> {
+        let mut statement = self.conn.prepare_cached(sql).doing("read batches")?;
+        let rows = statement
+            .query_map([], Batch::from_row)
+            .doing("read batches")?;
+        rows.collect::<rusqlite::Result<_>>().doing("read batches")
+    }
+
+    /// Where each task of a batch stands, by position.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batch_tasks(&self, batch: BatchId) -> Result<Vec<BatchTask>> {
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT * FROM batch_task WHERE batch = ?1 ORDER BY position")
+            .doing("read a batch's tasks")?;
+        let rows = statement
+            .query_map([batch.to_string()], BatchTask::from_row)
+            .doing("read a batch's tasks")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("read a batch's tasks")
+    }
+
+    /// Where one task of a batch stands, if it is in it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batch_task(&self, batch: BatchId, task: TaskId) -> Result<Option<BatchTask>> {
+        self.conn
+            .prepare_cached("SELECT * FROM batch_task WHERE batch = ?1 AND task = ?2")
+            .and_then(|mut s| {
+                s.query_row((batch.to_string(), task.to_string()), BatchTask::from_row)
+                    .optional()
+            })
+            .doing("read a batch's task")
+    }
+
+    /// The same with what lists show beside it, by position.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batch_task_views(&self, batch: BatchId) -> Result<Vec<BatchTaskView>> {
+        let mut statement = self
+            .conn
+            .prepare_cached(
+                "SELECT b.*, t.key AS key, t.title AS title, t.status AS status FROM batch_task b \
+                 JOIN task t ON t.id = b.task WHERE b.batch = ?1 ORDER BY b.position",
+            )
+            .doing("read a batch's tasks")?;
+        let rows = statement
+            .query_map([batch.to_string()], |row| {
+                Ok(BatchTaskView {
+                    row: BatchTask::from_row(row)?,
+                    key: parsed_opt(row, "key")?,
+                    title: row.get("title")?,
+                    status: parsed(row, "status")?,
+                })
+            })
+            .doing("read a batch's tasks")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("read a batch's tasks")
+    }
+
+    /// How many tasks of a batch have each phase and outcome.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batch_counts(&self, batch: BatchId) -> Result<Vec<(Phase, Option<Outcome>, u64)>> {
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT phase, outcome, count(*) AS n FROM batch_task WHERE batch = ?1 GROUP BY phase, outcome")
+            .doing("count a batch's tasks")?;
+        let rows = statement
+            .query_map([batch.to_string()], |row| {
+                Ok((
+                    parsed(row, "phase")?,
+                    parsed_opt(row, "outcome")?,
+                    row.get("n")?,
+                ))
+            })
+            .doing("count a batch's tasks")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("count a batch's tasks")
+    }
+
+    /// The events of a batch by which a source acted: those that name an action.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn reconciliation_events(&self, batch: BatchId) -> Result<Vec<Event>> {
+        let mut list = Vec::new();
+        self.events(
+            &EventFilter {
+                batch: Some(batch),
+                ..EventFilter::default()
+            },
+            |event| {
+                if event.data.contains_key("action") {
+                    list.push(event);
+                }
+                Ok(())
+            },
+        )?;
+        Ok(list)
+    }
+
+    /// The batches, among those not ended, that have the task and have not finished it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batches_working_on(&self, task: TaskId) -> Result<Vec<BatchId>> {
+        let mut statement = self
+            .conn
+            .prepare_cached(
+                "SELECT b.id AS id FROM batch_task t JOIN batch b ON b.id = t.batch \
+                 WHERE t.task = ?1 AND b.status IN ('PENDING','RUNNING') AND t.phase <> 'finished' ORDER BY b.pk",
+            )
+            .doing("read a task's batches")?;
+        let rows = statement
+            .query_map([task.to_string()], |row| parsed(row, "id"))
+            .doing("read a task's batches")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("read a task's batches")
+    }
+}
+
+impl Tx<'_> {
+    /// Stores a batch that runs from now on, with its tasks in this order.
+    pub(crate) fn insert_batch(
+        &mut self,
+        id: BatchId,
+        settings: &Settings,
+        tasks: &[TaskId],
+    ) -> Result<()> {
+        self.append(
+            Event::new(EventType::BatchStarted)
+                .batch(id)
+                .with("tasks", tasks.len())
+                .with(
+                    "settings",
+                    serde_json::to_value(settings).expect("settings are JSON"),
+                ),
+        )?;
+        self.conn
+            .execute(
+                "INSERT INTO batch (id, status, settings, started_at_ms) VALUES (?1, 'RUNNING', ?2, ?3)",
+                (id.to_string(), to_json(settings), self.now.as_millisecond()),
+            )
+            .doing("store a batch")?;
+        let mut statement = self
+            .conn
+            .prepare_cached("INSERT INTO batch_task (batch, position, task, phase) VALUES (?1, ?2, ?3, 'waiting')")
+            .doing("store a batch's tasks")?;
+        for (position, task) in tasks.iter().enumerate() {
+            statement
+                .execute((id.to_string(), position, task.to_string()))
+                .doing("store a batch's tasks")?;
+        }
+        Ok(())
+    }
+
+    /// Stores that a batch goes on, perhaps with other settings.
+    pub(crate) fn reopen_batch(&mut self, id: BatchId, settings: &Settings) -> Result<()> {
+        self.append(Event::new(EventType::BatchResumed).batch(id).with(
+            "settings",
+            serde_json::to_value(settings).expect("settings are JSON"),
+        ))?;
+        self.conn
+            .execute(
+                "UPDATE batch SET status = 'RUNNING', settings = ?2, stop = NULL, exit_code = NULL, ended_at_ms = NULL \
+                 WHERE id = ?1",
+                (id.to_string(), to_json(settings)),
+            )
+            .doing("reopen a batch")?;
+        Ok(())
+    }
+
+    /// Stores where a task stands in a batch.
+    pub(crate) fn store_batch_task(&mut self, batch: BatchId, row: &BatchTask) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "UPDATE batch_task SET phase = ?3, outcome = ?4, reason = ?5, attempts = ?6, failures = ?7, \
+                 not_before_ms = ?8, since_seq = ?9, started_at_ms = ?10, ended_at_ms = ?11, take_up_seq = ?12 WHERE batch = ?1 AND task = ?2",
+            )
+            .and_then(|mut s| {
+                s.execute(rusqlite::params![
+                    batch.to_string(),
+                    row.task.to_string(),
+                    row.phase.as_str(),
+                    row.outcome.map(Outcome::as_str),
+                    row.reason,
+                    row.attempts,
+                    row.failures,
+                    row.not_before.map(Timestamp::as_millisecond),
+                    row.since_seq,
+                    row.started_at.map(Timestamp::as_millisecond),
+                    row.ended_at.map(Timestamp::as_millisecond),
+                    row.take_up_seq,
+                ])
+            })
+            .doing("store a batch's task")
+            .map(drop)
+    }
+
+    /// Claims a task for an attempt: READY (or, between two attempts, IN_PROGRESS and claimed by this batch), at the
+    /// version that the batch believes, without an attempt that may be alive.
+    pub(crate) fn claim(&mut self, new: &NewAttempt, version: u64) -> Result<Claim> {
+        let task = self.reader().task(new.task)?;
+        if task.deleted || task.version != version || self.reader().has_open_attempt(new.task)? {
+            return Ok(Claim::Lost);
+        }
+        let version = match task.status {
+            TaskStatus::Ready => {
+                let by = self.actor.clone();
+                match self.write_status(&task, TaskStatus::InProgress, &by, None)? {
+                    StatusWrite::Changed { version, .. } => version,
+                    StatusWrite::Same | StatusWrite::Lost | StatusWrite::Reported => {
+                        return Ok(Claim::Lost);
+                    }
+                }
+            }
+            TaskStatus::InProgress if task.claim == Some(new.batch) => version,
+            _ => return Ok(Claim::Lost),
+        };
+        let generation = self.insert_attempt(new)?;
+        Ok(Claim::Got {
+            generation,
+            version,
+        })
+    }
+
+    /// Writes the status that the end of a task's attempt asks for, if the task is still as the batch left it.
+    /// Returns the write, or [`StatusWrite::Lost`] when somebody wrote in between.
+    pub(crate) fn settle_status(
+        &mut self,
+        task: TaskId,
+        attempt: AttemptId,
+        version: u64,
+        to: TaskStatus,
+    ) -> Result<StatusWrite> {
+        let row: Task = self.reader().task(task)?;
+        if row.deleted || row.version != version || row.attempt != Some(attempt) {
+            return Ok(StatusWrite::Lost);
+        }
+        let by = self.actor.clone();
+        self.write_status(&row, to, &by, None)
+    }
+
+    /// Asks a batch to stop. A stop that forces replaces one that does not; the other way round nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// The caller is an agent, the batch has ended, or SQLite refuses.
+    pub fn request_stop(&mut self, id: BatchId, stop: Stop) -> Result<bool> {
+        self.refuse_agent("stop a batch")?;
+        let batch = self.reader().batch(id)?;
+        if batch.status.is_final() {
+            return Err(StoreError::Refused {
+                what: format!("batch {} has ended already ({})", id.short(), batch.status),
+                hint: None,
+            });
+        }
+        if batch.stop >= Some(stop) {
+            return Ok(false);
+        }
+        let word = match stop {
+            Stop::Drain => "drain",
+            Stop::Force => "force",
+        };
+        self.conn
+            .execute(
+                "UPDATE batch SET stop = ?2 WHERE id = ?1",
+                (id.to_string(), word),
+            )
+            .doing("store a stop")?;
+        self.append(
+            Event::new(EventType::BatchStopRequested)
+                .batch(id)
+                .with("force", stop == Stop::Force),
+        )?;
+        Ok(true)
+    }
+
+    /// Ends a claim that nobody holds any more: its batch is gone, and it had no attempt that may be alive.
+    pub(crate) fn release_claim(&mut self, task: TaskId) -> Result<()> {
+        let row = self.reader().task(task)?;
+        if !row.deleted
+            && row.status == TaskStatus::InProgress
+            && !self.reader().has_open_attempt(task)?
+        {
+            let by = cf_core::Actor::System;
+            self.write_status(&row, TaskStatus::Ready, &by, None)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the end of a batch.
+    pub(crate) fn end_batch(
+        &mut self,
+        id: BatchId,
+        status: BatchStatus,
+        exit_code: u8,
+    ) -> Result<()> {
+        self.conn
+            .execute(
+                "UPDATE batch SET status = ?2, exit_code = ?3, ended_at_ms = ?4 WHERE id = ?1 AND status IN ('PENDING','RUNNING')",
+                (id.to_string(), status.as_str(), exit_code, self.now.as_millisecond()),
+            )
+            .doing("store the end of a batch")?;
+        let kind = match status {
+            BatchStatus::Partial => EventType::BatchPartial,
+            BatchStatus::Failed => EventType::BatchFailed,
+            BatchStatus::Cancelled => EventType::BatchCancelled,
+            BatchStatus::Completed | BatchStatus::Pending | BatchStatus::Running => {
+                EventType::BatchCompleted
+            }
+        };
+        self.append(Event::new(kind).batch(id).with("exit_code", exit_code))?;
+        Ok(())
+    }
+}

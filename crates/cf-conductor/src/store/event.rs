@@ -1,0 +1,207 @@
+//! The append-only log of what happened.
+
+use cf_core::{Actor, AttemptId, BatchId, EventType, TaskId, Timestamp};
+use rusqlite::Row;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::sql::{json, parsed, parsed_opt, time};
+use super::{Doing as _, Reader, Result, Tx};
+
+/// One entry of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number: rising, without meaning otherwise. 0 until it is stored.
+    pub seq: u64,
+    /// When it was stored.
+    pub at: Timestamp,
+    /// What happened, one of the words of [`EventType`].
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// The task that it happened to.
+    pub task: Option<TaskId>,
+    /// The batch that it belongs to.
+    pub batch: Option<BatchId>,
+    /// The attempt that it belongs to.
+    pub attempt: Option<AttemptId>,
+    /// Who caused it.
+    pub actor: Actor,
+    /// The details; which ones depends on the type.
+    pub data: Map<String, Value>,
+}
+
+impl Event {
+    /// An event of this type, about nothing yet.
+    pub fn new(kind: EventType) -> Self {
+        Self {
+            seq: 0,
+            at: Timestamp::UNIX_EPOCH,
+            kind,
+            task: None,
+            batch: None,
+            attempt: None,
+            actor: Actor::System,
+            data: Map::new(),
+        }
+    }
+
+    /// About this task.
+    pub fn task(mut self, task: TaskId) -> Self {
+        self.task = Some(task);
+        self
+    }
+
+    /// Within this batch.
+    pub fn batch(mut self, batch: BatchId) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+
+    /// Of this attempt.
+    pub fn attempt(mut self, attempt: AttemptId) -> Self {
+        self.attempt = Some(attempt);
+        self
+    }
+
+    /// With a detail.
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.data.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// A detail as text, or nothing.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.data.get(name).and_then(Value::as_str)
+    }
+
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get("seq")?,
+            at: time(row, "at_ms")?,
+            kind: parsed(row, "type")?,
+            task: parsed_opt(row, "task")?,
+            batch: parsed_opt(row, "batch")?,
+            attempt: parsed_opt(row, "attempt")?,
+            actor: parsed(row, "actor")?,
+            data: json(row, "data")?,
+        })
+    }
+}
+
+/// Which events to read. All limits hold together.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Only those after this number.
+    pub after: u64,
+    /// Only those of this batch.
+    pub batch: Option<BatchId>,
+    /// Only those about this task.
+    pub task: Option<TaskId>,
+    /// At most so many, the first ones; nothing means all.
+    pub limit: Option<usize>,
+}
+
+impl Tx<'_> {
+    /// Appends an event by this transaction's actor, at its time, and returns its number.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn append(&mut self, event: Event) -> Result<u64> {
+        let actor = self.actor.clone();
+        self.append_by(&actor, event)
+    }
+
+    /// The same by another actor.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn append_by(&mut self, actor: &Actor, mut event: Event) -> Result<u64> {
+        event.at = self.now;
+        event.actor = actor.clone();
+        let mut statement = self
+            .conn
+            .prepare_cached(
+                "INSERT INTO event (at_ms, type, task, batch, attempt, actor, data) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )
+            .doing("append an event")?;
+        statement
+            .execute((
+                event.at.as_millisecond(),
+                event.kind.as_str(),
+                event.task.map(|id| id.to_string()),
+                event.batch.map(|id| id.to_string()),
+                event.attempt.map(|id| id.to_string()),
+                event.actor.to_string(),
+                serde_json::to_string(&event.data).expect("a map of JSON values is JSON"),
+            ))
+            .doing("append an event")?;
+        event.seq = self.conn.last_insert_rowid() as u64;
+        let seq = event.seq;
+        self.appended.push(event);
+        Ok(seq)
+    }
+}
+
+impl Reader<'_> {
+    /// The number of the newest event, 0 when there is none.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn last_seq(&self) -> Result<u64> {
+        self.conn
+            .prepare_cached("SELECT coalesce(max(seq), 0) FROM event")
+            .and_then(|mut s| s.query_row([], |row| row.get(0)))
+            .doing("read the event log")
+    }
+
+    /// The events that the filter lets through, oldest first, each handed to `each` as it is read.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or `each` does.
+    pub fn events(
+        &self,
+        filter: &EventFilter,
+        mut each: impl FnMut(Event) -> Result<()>,
+    ) -> Result<()> {
+        let scope = match (filter.batch, filter.task) {
+            (None, None) => "(?2 IS NULL AND ?3 IS NULL)",
+            (Some(_), None) => "batch = ?2 AND ?3 IS NULL",
+            (None, Some(_)) => "task = ?3 AND ?2 IS NULL",
+            (Some(_), Some(_)) => "batch = ?2 AND task = ?3",
+        };
+        let sql = format!("SELECT * FROM event WHERE seq > ?1 AND {scope} ORDER BY seq LIMIT ?4");
+        let mut statement = self.conn.prepare_cached(&sql).doing("read the event log")?;
+        let mut rows = statement
+            .query((
+                filter.after,
+                filter.batch.map(|id| id.to_string()),
+                filter.task.map(|id| id.to_string()),
+                filter
+                    .limit
+                    .map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX)),
+            ))
+            .doing("read the event log")?;
+        while let Some(row) = rows.next().doing("read the event log")? {
+            each(Event::from_row(row).doing("read an event")?)?;
+        }
+        Ok(())
+    }
+
+    /// The same as a list.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn event_list(&self, filter: &EventFilter) -> Result<Vec<Event>> {
+        let mut list = Vec::new();
+        self.events(filter, |event| {
+            list.push(event);
+            Ok(())
+        })?;
+        Ok(list)
+    }
+}

@@ -1,0 +1,129 @@
+//! Brings a database to the newest schema, or refuses it untouched.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::{Doing as _, Result, StoreError};
+use crate::workspace::Workspace;
+
+mod embedded {
+    refinery::embed_migrations!("migrations");
+}
+
+/// The newest schema. Each migration sets `user_version` to its own number.
+const KNOWN: i64 = 1;
+
+/// `cf.f` in ASCII: says that a SQLite file is ours.
+const APPLICATION_ID: i64 = 1_667_637_094;
+
+/// What a file says about itself.
+pub(super) struct Version {
+    schema: i64,
+    application: i64,
+    empty: bool,
+}
+
+/// Reads what the file says about itself.
+pub(super) fn version(conn: &Connection, path: &Path) -> Result<Version> {
+    let open = |source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let read = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let schema = match read("PRAGMA user_version") {
+        Ok(schema) => schema,
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.code == rusqlite::ErrorCode::NotADatabase =>
+        {
+            return Err(StoreError::Foreign {
+                path: path.to_owned(),
+            });
+        }
+        Err(source) => return Err(open(source)),
+    };
+    let application = read("PRAGMA application_id").map_err(open)?;
+    let empty = schema == 0 && read("SELECT count(*) FROM sqlite_schema").map_err(open)? == 0;
+    Ok(Version {
+        schema,
+        application,
+        empty,
+    })
+}
+
+/// Refuses a file that is not ours, newer, or older (for those who cannot migrate it).
+pub(super) fn refuse_other(found: Version, path: &Path) -> Result<()> {
+    check(&found, path)?;
+    if found.schema == KNOWN {
+        return Ok(());
+    }
+    Err(StoreError::Migrate {
+        path: path.to_owned(),
+        source: format!("it has version {} and cannot be written", found.schema).into(),
+    })
+}
+
+fn check(found: &Version, path: &Path) -> Result<()> {
+    if found.empty {
+        return Ok(());
+    }
+    if found.application != APPLICATION_ID {
+        return Err(StoreError::Foreign {
+            path: path.to_owned(),
+        });
+    }
+    if found.schema > KNOWN {
+        return Err(StoreError::Newer {
+            path: path.to_owned(),
+            found: found.schema,
+            known: KNOWN,
+        });
+    }
+    Ok(())
+}
+
+/// Returns the connection with the newest schema.
+///
+/// An older database is copied first (`state.db.v<N>`), and only while no batch runs on it. One process does it; the
+/// others wait for the workspace's lock and find it done.
+pub(super) fn up_to_date(mut conn: Connection, workspace: &Workspace) -> Result<Connection> {
+    let path = workspace.database();
+    let found = version(&conn, &path)?;
+    check(&found, &path)?;
+    if found.schema == KNOWN {
+        return Ok(conn);
+    }
+    let _lock = workspace.lock_for_migration()?;
+    let found = version(&conn, &path)?;
+    check(&found, &path)?;
+    if found.schema == KNOWN {
+        return Ok(conn);
+    }
+    if !found.empty {
+        if let Some(batch) = workspace.live_batches()?.first() {
+            return Err(StoreError::MigrationUnderLiveBatch {
+                path,
+                batch: batch.to_string(),
+            });
+        }
+        let copy = path.with_extension(format!("db.v{}", found.schema));
+        conn.execute("VACUUM INTO ?1", [copy.to_string_lossy()])
+            .doing("copy the database before a migration")?;
+    }
+    conn.pragma_update(None, "journal_mode", "WAL")
+        .doing("switch to a write-ahead log")?;
+    run(&mut conn, &path)?;
+    Ok(conn)
+}
+
+/// Runs the migrations that are missing.
+pub(super) fn run(conn: &mut Connection, path: &Path) -> Result<()> {
+    embedded::migrations::runner()
+        .set_grouped(true)
+        .run(conn)
+        .map(drop)
+        .map_err(|error| StoreError::Migrate {
+            path: path.to_owned(),
+            source: error.into(),
+        })
+}

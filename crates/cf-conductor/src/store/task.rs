@@ -1,0 +1,925 @@
+//! Tasks, their dependencies, and the one function that moves a status.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cf_core::{
+    Actor, AttemptId, BatchId, EventType, Graph, GraphError, TaskId, TaskKey, TaskLabel,
+    TaskStatus, Timestamp, Transition,
+};
+use rusqlite::{OptionalExtension as _, Row};
+
+use super::event::Event;
+use super::sql::{duration_opt, json, millis, parsed, parsed_opt, time, to_json};
+use super::{Doing as _, Reader, Result, StoreError, Tx};
+
+/// A task as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// Its id.
+    pub id: TaskId,
+    /// Its key, where it has one.
+    pub key: Option<TaskKey>,
+    /// What it is called.
+    pub title: String,
+    /// What is to be done.
+    pub description: String,
+    /// A script that the `shell` engine runs.
+    pub run: Option<String>,
+    /// A command that decides whether the result is good.
+    pub verify: Option<String>,
+    /// The engine that runs it, when it is not the batch's.
+    pub engine: Option<String>,
+    /// The model that its engine is told to use.
+    pub model: Option<String>,
+    /// The limit of one attempt, when it is not the batch's.
+    pub timeout: Option<Duration>,
+    /// Variables that are added to its agent's environment.
+    pub env: BTreeMap<String, String>,
+    /// How urgent it is; 0 is most urgent.
+    pub priority: i64,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// Moves with every status write.
+    pub version: u64,
+    /// Who wrote the status.
+    pub status_by: Actor,
+    /// The attempt whose question was answered by that write, if that is what it was.
+    pub status_via: Option<AttemptId>,
+    /// The event of that write.
+    pub status_seq: u64,
+    /// The batch that works on it.
+    pub claim: Option<BatchId>,
+    /// Its newest attempt.
+    pub attempt: Option<AttemptId>,
+    /// How many attempts there were.
+    pub generation: u32,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// When anything of it last changed.
+    pub updated_at: Timestamp,
+    /// Whether it was deleted. Deleted tasks are kept for history and found by no name.
+    pub deleted: bool,
+}
+
+impl Task {
+    /// How it is called in messages.
+    pub fn label(&self) -> TaskLabel {
+        TaskLabel::new(self.id, self.key.as_ref())
+    }
+
+    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: parsed(row, "id")?,
+            key: parsed_opt(row, "key")?,
+            title: row.get("title")?,
+            description: row.get("description")?,
+            run: row.get("run")?,
+            verify: row.get("verify")?,
+            engine: row.get("engine")?,
+            model: row.get("model")?,
+            timeout: duration_opt(row, "timeout_ms")?,
+            env: json(row, "env")?,
+            priority: row.get("priority")?,
+            status: parsed(row, "status")?,
+            version: row.get("version")?,
+            status_by: parsed(row, "status_by")?,
+            status_via: parsed_opt(row, "status_via")?,
+            status_seq: row.get("status_seq")?,
+            claim: parsed_opt(row, "claim")?,
+            attempt: parsed_opt(row, "attempt")?,
+            generation: row.get("generation")?,
+            created_at: time(row, "created_at_ms")?,
+            updated_at: time(row, "updated_at_ms")?,
+            deleted: row.get::<_, Option<i64>>("deleted_at_ms")?.is_some(),
+        })
+    }
+}
+
+/// What a decision about a task rests on: its status, and who wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskStanding {
+    /// The task.
+    pub id: TaskId,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// Moves with every status write.
+    pub version: u64,
+    /// Who wrote the status.
+    pub status_by: Actor,
+    /// The attempt whose question was answered by that write.
+    pub status_via: Option<AttemptId>,
+    /// The event of that write.
+    pub status_seq: u64,
+    /// The batch that works on it.
+    pub claim: Option<BatchId>,
+    /// Its newest attempt.
+    pub attempt: Option<AttemptId>,
+    /// How urgent it is.
+    pub priority: i64,
+    /// Whether it was deleted.
+    pub deleted: bool,
+}
+
+const STANDING: &str = "SELECT id, status, version, status_by, status_via, status_seq, claim, attempt, priority, deleted_at_ms FROM task";
+
+impl TaskStanding {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: parsed(row, "id")?,
+            status: parsed(row, "status")?,
+            version: row.get("version")?,
+            status_by: parsed(row, "status_by")?,
+            status_via: parsed_opt(row, "status_via")?,
+            status_seq: row.get("status_seq")?,
+            claim: parsed_opt(row, "claim")?,
+            attempt: parsed_opt(row, "attempt")?,
+            priority: row.get("priority")?,
+            deleted: row.get::<_, Option<i64>>("deleted_at_ms")?.is_some(),
+        })
+    }
+}
+
+/// What a new task is made of, or what an import says about a task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskSpec {
+    /// Its key.
+    pub key: Option<TaskKey>,
+    /// What it is called; not empty.
+    pub title: String,
+    /// What is to be done.
+    pub description: String,
+    /// A script for the `shell` engine.
+    pub run: Option<String>,
+    /// A command that decides whether the result is good.
+    pub verify: Option<String>,
+    /// Its engine.
+    pub engine: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+    /// The limit of one attempt.
+    pub timeout: Option<Duration>,
+    /// Variables for its agent.
+    pub env: BTreeMap<String, String>,
+    /// 0 is most urgent.
+    pub priority: i64,
+}
+
+/// One change of a task's own fields; `None` leaves a field alone, `Some(None)` clears it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TaskEdit {
+    /// A new key, or none.
+    pub key: Option<Option<TaskKey>>,
+    /// A new title.
+    pub title: Option<String>,
+    /// A new description.
+    pub description: Option<String>,
+    /// A new script, or none.
+    pub run: Option<Option<String>>,
+    /// A new verification, or none.
+    pub verify: Option<Option<String>>,
+    /// A new engine, or none.
+    pub engine: Option<Option<String>>,
+    /// A new model, or none.
+    pub model: Option<Option<String>>,
+    /// A new limit, or none.
+    pub timeout: Option<Option<Duration>>,
+    /// A new set of variables.
+    pub env: Option<BTreeMap<String, String>>,
+    /// A new priority.
+    pub priority: Option<i64>,
+}
+
+/// What became of a status write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusWrite {
+    /// It is stored, under this version and event.
+    Changed {
+        /// The task's new version.
+        version: u64,
+        /// The event of the change.
+        seq: u64,
+    },
+    /// The task had this status already; nothing is written.
+    Same,
+    /// Somebody else wrote in between; nothing is written, and the writer must look again.
+    Lost,
+    /// The caller is the task's running agent: its report is stored with the attempt, the status stays until its exit.
+    Reported,
+}
+
+/// The guard of a status write: what must still be true of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Whatever it is now. For people, who describe the world.
+    Anything,
+    /// This version.
+    Version(u64),
+}
+
+/// A task together with what lists show beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskView {
+    /// The task.
+    pub task: Task,
+    /// What it depends on.
+    pub depends_on: Vec<TaskId>,
+    /// How many of its blockers are open.
+    pub open_blockers: u64,
+}
+
+impl Reader<'_> {
+    /// The task with this id, deleted or not.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or there is no such row.
+    pub fn task(&self, id: TaskId) -> Result<Task> {
+        self.task_opt(id)?.ok_or_else(|| StoreError::Unknown {
+            what: "task",
+            given: id.to_string(),
+            similar: Vec::new(),
+        })
+    }
+
+    /// The same, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn task_opt(&self, id: TaskId) -> Result<Option<Task>> {
+        self.conn
+            .prepare_cached("SELECT * FROM task WHERE id = ?1")
+            .and_then(|mut s| s.query_row([id.to_string()], Task::from_row).optional())
+            .doing("read a task")
+    }
+
+    /// What decisions about a task rest on, or nothing when there is no such row.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn standing(&self, id: TaskId) -> Result<Option<TaskStanding>> {
+        self.conn
+            .prepare_cached(&format!("{STANDING} WHERE id = ?1"))
+            .and_then(|mut s| {
+                s.query_row([id.to_string()], TaskStanding::from_row)
+                    .optional()
+            })
+            .doing("read a task")
+    }
+
+    /// The same for every task, deleted ones too.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn standings(&self, mut each: impl FnMut(TaskStanding)) -> Result<()> {
+        let mut statement = self.conn.prepare_cached(STANDING).doing("read the tasks")?;
+        let mut rows = statement.query([]).doing("read the tasks")?;
+        while let Some(row) = rows.next().doing("read the tasks")? {
+            each(TaskStanding::from_row(row).doing("read a task")?);
+        }
+        Ok(())
+    }
+
+    /// The live task with exactly this key.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn task_with_key(&self, key: &TaskKey) -> Result<Option<Task>> {
+        self.conn
+            .prepare_cached("SELECT * FROM task WHERE key = ?1 AND deleted_at_ms IS NULL")
+            .and_then(|mut s| s.query_row([key.as_str()], Task::from_row).optional())
+            .doing("read a task")
+    }
+
+    /// Every task that is not deleted and has one of the statuses (all when none is given), in the order in which they
+    /// were added, each handed to `each` as it is read.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or `each` does.
+    pub fn tasks(
+        &self,
+        statuses: &[TaskStatus],
+        mut each: impl FnMut(TaskView) -> Result<()>,
+    ) -> Result<()> {
+        let mut edges = self.edges_by_task()?;
+        let open = self.open_blockers_by_task()?;
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT * FROM task WHERE deleted_at_ms IS NULL ORDER BY pk")
+            .doing("read the tasks")?;
+        let mut rows = statement.query([]).doing("read the tasks")?;
+        while let Some(row) = rows.next().doing("read the tasks")? {
+            let task = Task::from_row(row).doing("read a task")?;
+            if !statuses.is_empty() && !statuses.contains(&task.status) {
+                continue;
+            }
+            let depends_on = edges.remove(&task.id).unwrap_or_default();
+            let open_blockers = open.get(&task.id).copied().unwrap_or(0);
+            each(TaskView {
+                task,
+                depends_on,
+                open_blockers,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// One task with what lists show beside it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or there is no such task.
+    pub fn task_view(&self, id: TaskId) -> Result<TaskView> {
+        let task = self.task(id)?;
+        Ok(TaskView {
+            task,
+            depends_on: self.depends_on(id)?,
+            open_blockers: self.open_blockers(id)?,
+        })
+    }
+
+    /// How many tasks have each status, in the order of [`TaskStatus::ALL`].
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn status_counts(&self) -> Result<Vec<(TaskStatus, u64)>> {
+        let mut statement = self
+            .conn
+            .prepare_cached(
+                "SELECT status, count(*) FROM task WHERE deleted_at_ms IS NULL GROUP BY status",
+            )
+            .doing("count the tasks")?;
+        let mut counts: BTreeMap<TaskStatus, u64> =
+            TaskStatus::ALL.iter().map(|s| (*s, 0)).collect();
+        let mut rows = statement.query([]).doing("count the tasks")?;
+        while let Some(row) = rows.next().doing("count the tasks")? {
+            counts.insert(
+                parsed(row, "status").doing("count the tasks")?,
+                row.get(1).doing("count the tasks")?,
+            );
+        }
+        Ok(TaskStatus::ALL.iter().map(|s| (*s, counts[s])).collect())
+    }
+
+    /// What a task depends on, in the order of the ids.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn depends_on(&self, id: TaskId) -> Result<Vec<TaskId>> {
+        self.ids(
+            "SELECT depends_on FROM dependency WHERE task = ?1 ORDER BY depends_on",
+            id,
+        )
+    }
+
+    /// Which tasks depend on one.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn dependents(&self, id: TaskId) -> Result<Vec<TaskId>> {
+        self.ids(
+            "SELECT task FROM dependency WHERE depends_on = ?1 ORDER BY task",
+            id,
+        )
+    }
+
+    fn ids(&self, sql: &str, id: TaskId) -> Result<Vec<TaskId>> {
+        let mut statement = self.conn.prepare_cached(sql).doing("read dependencies")?;
+        let rows = statement
+            .query_map([id.to_string()], |row| row.get::<_, String>(0))
+            .doing("read dependencies")?;
+        rows.map(|text| {
+            text.map(|text| {
+                text.parse()
+                    .expect("the store holds only ids that it wrote")
+            })
+        })
+        .collect::<rusqlite::Result<_>>()
+        .doing("read dependencies")
+    }
+
+    /// Every edge `(task, depends on)` of the workspace.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn edges(&self) -> Result<Vec<(TaskId, TaskId)>> {
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT task, depends_on FROM dependency")
+            .doing("read dependencies")?;
+        let rows = statement
+            .query_map([], |row| {
+                Ok((parsed(row, "task")?, parsed(row, "depends_on")?))
+            })
+            .doing("read dependencies")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("read dependencies")
+    }
+
+    fn edges_by_task(&self) -> Result<BTreeMap<TaskId, Vec<TaskId>>> {
+        let mut by_task: BTreeMap<TaskId, Vec<TaskId>> = BTreeMap::new();
+        for (task, on) in self.edges()? {
+            by_task.entry(task).or_default().push(on);
+        }
+        Ok(by_task)
+    }
+
+    fn open_blockers_by_task(&self) -> Result<BTreeMap<TaskId, u64>> {
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT task, count(*) FROM blocker WHERE status = 'OPEN' AND task IS NOT NULL GROUP BY task")
+            .doing("count blockers")?;
+        let rows = statement
+            .query_map([], |row| Ok((parsed(row, "task")?, row.get(1)?)))
+            .doing("count blockers")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("count blockers")
+    }
+
+    /// The label of a task, deleted or not.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn label(&self, id: TaskId) -> Result<TaskLabel> {
+        let key: Option<Option<String>> = self
+            .conn
+            .prepare_cached("SELECT key FROM task WHERE id = ?1")
+            .and_then(|mut s| s.query_row([id.to_string()], |row| row.get(0)).optional())
+            .doing("read a task's key")?;
+        let key: Option<TaskKey> = key.flatten().and_then(|key| key.parse().ok());
+        Ok(TaskLabel::new(id, key.as_ref()))
+    }
+}
+
+impl Tx<'_> {
+    /// Adds a task, READY; BACKLOG when an agent adds it.
+    ///
+    /// # Errors
+    ///
+    /// The key is taken, the title is empty, or SQLite refuses.
+    pub fn add_task(&mut self, spec: &TaskSpec) -> Result<TaskId> {
+        let status = match self.actor {
+            Actor::Attempt(_) => TaskStatus::Backlog,
+            _ => TaskStatus::Ready,
+        };
+        self.add_task_as(spec, status)
+    }
+
+    /// Adds a task with a status of the caller's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::add_task`].
+    pub fn add_task_as(&mut self, spec: &TaskSpec, status: TaskStatus) -> Result<TaskId> {
+        refuse_impossible(
+            spec.title.as_str(),
+            spec.run.as_deref(),
+            spec.engine.as_deref(),
+        )?;
+        if let Some(key) = &spec.key {
+            self.refuse_taken(key, None)?;
+        }
+        let id = TaskId(crate::ambient::fresh_id());
+        let mut event = Event::new(EventType::TaskCreated)
+            .task(id)
+            .with("title", spec.title.as_str())
+            .with("status", status.as_str());
+        if let Some(key) = &spec.key {
+            event = event.with("key", key.as_str());
+        }
+        let seq = self.append(event)?;
+        let now = self.now.as_millisecond();
+        self.conn
+            .prepare_cached(
+                "INSERT INTO task (id, key, title, description, run, verify, engine, model, timeout_ms, env, priority, \
+                 status, version, status_by, status_seq, generation, created_at_ms, updated_at_ms) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 1, ?13, ?14, 0, ?15, ?15)",
+            )
+            .and_then(|mut s| {
+                s.execute(rusqlite::params![
+                    id.to_string(),
+                    spec.key.as_ref().map(TaskKey::as_str),
+                    spec.title,
+                    spec.description,
+                    spec.run,
+                    spec.verify,
+                    spec.engine,
+                    spec.model,
+                    spec.timeout.map(millis),
+                    to_json(&spec.env),
+                    spec.priority,
+                    status.as_str(),
+                    self.actor.to_string(),
+                    seq,
+                    now,
+                ])
+            })
+            .doing("add a task")?;
+        Ok(id)
+    }
+
+    /// Changes a task's own fields. The status is no field.
+    ///
+    /// # Errors
+    ///
+    /// The task is deleted, the key is taken, the result is impossible, or SQLite refuses.
+    pub fn edit_task(&mut self, id: TaskId, edit: &TaskEdit) -> Result<Task> {
+        self.refuse_agent("change a task")?;
+        let mut task = self.live_task(id)?;
+        let before = task.clone();
+        if let Some(key) = &edit.key {
+            if let Some(key) = key {
+                self.refuse_taken(key, Some(id))?;
+            }
+            task.key.clone_from(key);
+        }
+        macro_rules! take {
+            ($($field:ident),+) => { $(if let Some(value) = &edit.$field { task.$field.clone_from(value); })+ };
+        }
+        take!(
+            title,
+            description,
+            run,
+            verify,
+            engine,
+            model,
+            timeout,
+            env,
+            priority
+        );
+        refuse_impossible(&task.title, task.run.as_deref(), task.engine.as_deref())?;
+        if task == before {
+            return Ok(task);
+        }
+        self.append(Event::new(EventType::TaskEdited).task(id))?;
+        self.conn
+            .prepare_cached(
+                "UPDATE task SET key = ?2, title = ?3, description = ?4, run = ?5, verify = ?6, engine = ?7, model = ?8, \
+                 timeout_ms = ?9, env = ?10, priority = ?11, updated_at_ms = ?12 WHERE id = ?1",
+            )
+            .and_then(|mut s| {
+                s.execute(rusqlite::params![
+                    id.to_string(),
+                    task.key.as_ref().map(TaskKey::as_str),
+                    task.title,
+                    task.description,
+                    task.run,
+                    task.verify,
+                    task.engine,
+                    task.model,
+                    task.timeout.map(millis),
+                    to_json(&task.env),
+                    task.priority,
+                    self.now.as_millisecond(),
+                ])
+            })
+            .doing("change a task")?;
+        Ok(task)
+    }
+
+    /// Sets a task's status as this transaction's actor.
+    ///
+    /// An agent may report DONE or FAILED for its own task only; the report is stored with its attempt. What an attempt
+    /// says that is not its task's current, live one is kept as stale, and the answer says so after the commit: the
+    /// caller commits and then fails with [`StoreError::StaleAttempt`].
+    ///
+    /// # Errors
+    ///
+    /// The transition is refused, the task is deleted, or SQLite refuses.
+    pub fn set_status(
+        &mut self,
+        id: TaskId,
+        to: TaskStatus,
+        expect: Expect,
+    ) -> Result<StatusWrite> {
+        let task = self.live_task(id)?;
+        if let Expect::Version(version) = expect
+            && task.version != version
+        {
+            return Ok(StatusWrite::Lost);
+        }
+        if let Actor::Attempt(attempt) = self.actor {
+            return self.report(&task, attempt, to);
+        }
+        let by = self.actor.clone();
+        self.write_status(&task, to, &by, None)
+    }
+
+    /// The one function that moves a status: checks the edge, appends the event, writes the row.
+    ///
+    /// A claim ends with it unless the new status is IN_PROGRESS by a batch; whether an agent still runs is the
+    /// attempt's row to say.
+    pub(crate) fn write_status(
+        &mut self,
+        task: &Task,
+        to: TaskStatus,
+        by: &Actor,
+        via: Option<AttemptId>,
+    ) -> Result<StatusWrite> {
+        let transition = task
+            .status
+            .after(to, by)
+            .map_err(|source| StoreError::Transition {
+                task: task.label().to_string(),
+                source,
+            })?;
+        if transition == Transition::Same {
+            return Ok(StatusWrite::Same);
+        }
+        let version = task.version + 1;
+        let claim = match by {
+            Actor::Batch(batch) if to == TaskStatus::InProgress => Some(*batch),
+            _ => None,
+        };
+        let event = Event::new(EventType::TaskStatusChanged)
+            .task(task.id)
+            .with("from", task.status.as_str())
+            .with("to", to.as_str())
+            .with("version", version);
+        let event = match by {
+            Actor::Batch(batch) => event.batch(*batch),
+            Actor::Attempt(attempt) => event.attempt(*attempt),
+            _ => event,
+        };
+        let seq = self.append_by(by, event)?;
+        let changed = self
+            .conn
+            .prepare_cached(
+                "UPDATE task SET status = ?3, version = ?4, status_by = ?5, status_via = ?6, status_seq = ?7, claim = ?8, \
+                 updated_at_ms = ?9 WHERE id = ?1 AND version = ?2 AND deleted_at_ms IS NULL",
+            )
+            .and_then(|mut s| {
+                s.execute((
+                    task.id.to_string(),
+                    task.version,
+                    to.as_str(),
+                    version,
+                    by.to_string(),
+                    via.map(|id| id.to_string()),
+                    seq,
+                    claim.map(|id| id.to_string()),
+                    self.now.as_millisecond(),
+                ))
+            })
+            .doing("write a status")?;
+        assert_eq!(changed, 1, "the row was read in the same transaction");
+        Ok(StatusWrite::Changed { version, seq })
+    }
+
+    /// Deletes a task: its row stays for history, its name is free, its edges and open blockers go.
+    ///
+    /// # Errors
+    ///
+    /// Without `force`: others depend on it, or it has an agent. Or SQLite refuses.
+    pub fn delete_task(&mut self, id: TaskId, force: bool) -> Result<()> {
+        self.refuse_agent("delete a task")?;
+        let task = self.live_task(id)?;
+        let label = task.label();
+        let dependents = self.reader().dependents(id)?;
+        if !force {
+            let hint = Some("use --force to delete it all the same".to_owned());
+            if !dependents.is_empty() {
+                let names = self.labels(&dependents)?.join(", ");
+                return Err(StoreError::Refused {
+                    what: format!(
+                        "task {label} is not deleted: {names} depend{} on it",
+                        if dependents.len() == 1 { "s" } else { "" }
+                    ),
+                    hint,
+                });
+            }
+            if self.reader().has_open_attempt(id)? {
+                return Err(StoreError::Refused {
+                    what: format!("task {label} is not deleted: its agent runs"),
+                    hint,
+                });
+            }
+        }
+        let seq = self.append(
+            Event::new(EventType::TaskDeleted)
+                .task(id)
+                .with("title", task.title.as_str())
+                .with("status", task.status.as_str())
+                .with(
+                    "dependents",
+                    dependents
+                        .iter()
+                        .map(ToString::to_string)
+                        .collect::<Vec<_>>(),
+                ),
+        )?;
+        let id_text = id.to_string();
+        self.conn
+            .execute(
+                "DELETE FROM dependency WHERE task = ?1 OR depends_on = ?1",
+                [&id_text],
+            )
+            .doing("delete dependencies")?;
+        self.conn
+            .execute(
+                "UPDATE blocker SET status = 'RESOLVED', answered_at_ms = ?2, closed_seq = ?3 WHERE task = ?1 AND status = 'OPEN'",
+                (&id_text, self.now.as_millisecond(), seq),
+            )
+            .doing("resolve the blockers of a deleted task")?;
+        self.conn
+            .execute(
+                "UPDATE task SET deleted_at_ms = ?2, updated_at_ms = ?2, version = version + 1, status_by = ?3, \
+                 status_via = NULL, status_seq = ?4, claim = NULL WHERE id = ?1",
+                (&id_text, self.now.as_millisecond(), self.actor.to_string(), seq),
+            )
+            .doing("delete a task")?;
+        Ok(())
+    }
+
+    /// Makes a task depend on another.
+    ///
+    /// # Errors
+    ///
+    /// A cycle would come of it (named), either is deleted, or SQLite refuses.
+    pub fn add_dependency(&mut self, task: TaskId, on: TaskId) -> Result<bool> {
+        self.refuse_agent("change dependencies")?;
+        self.live_task(task)?;
+        self.live_task(on)?;
+        if self.reader().depends_on(task)?.contains(&on) {
+            return Ok(false);
+        }
+        let path = if task == on {
+            Some(vec![task])
+        } else {
+            self.path_between(on, task)?
+        };
+        if let Some(mut cycle) = path {
+            cycle.insert(0, task);
+            return Err(StoreError::Cycle(self.labels(&cycle)?));
+        }
+        self.conn
+            .prepare_cached("INSERT INTO dependency (task, depends_on) VALUES (?1, ?2)")
+            .and_then(|mut s| s.execute((task.to_string(), on.to_string())))
+            .doing("add a dependency")?;
+        self.append(
+            Event::new(EventType::TaskDependencyChanged)
+                .task(task)
+                .with("on", on.to_string())
+                .with("added", true),
+        )?;
+        Ok(true)
+    }
+
+    /// Ends a dependency. Returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn remove_dependency(&mut self, task: TaskId, on: TaskId) -> Result<bool> {
+        self.refuse_agent("change dependencies")?;
+        let changed = self
+            .conn
+            .execute(
+                "DELETE FROM dependency WHERE task = ?1 AND depends_on = ?2",
+                (task.to_string(), on.to_string()),
+            )
+            .doing("remove a dependency")?;
+        if changed > 0 {
+            self.append(
+                Event::new(EventType::TaskDependencyChanged)
+                    .task(task)
+                    .with("on", on.to_string())
+                    .with("added", false),
+            )?;
+        }
+        Ok(changed > 0)
+    }
+
+    /// The chain of dependencies that leads from one task to another, both included, if there is one.
+    fn path_between(&self, from: TaskId, to: TaskId) -> Result<Option<Vec<TaskId>>> {
+        let mut came_from: BTreeMap<TaskId, TaskId> = BTreeMap::new();
+        let mut to_visit = vec![from];
+        while let Some(at) = to_visit.pop() {
+            if at == to {
+                let mut path = vec![at];
+                let mut step = at;
+                while let Some(previous) = came_from.get(&step) {
+                    path.push(*previous);
+                    step = *previous;
+                }
+                path.reverse();
+                return Ok(Some(path));
+            }
+            for next in self.reader().depends_on(at)? {
+                if next != from && !came_from.contains_key(&next) {
+                    came_from.insert(next, at);
+                    to_visit.push(next);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets the whole list of a task's dependencies. For imports, which check the graph afterwards in one go.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn set_dependencies_unchecked(&mut self, task: TaskId, on: &[TaskId]) -> Result<()> {
+        self.refuse_agent("change dependencies")?;
+        let before = self.reader().depends_on(task)?;
+        for gone in before.iter().filter(|id| !on.contains(id)) {
+            self.remove_dependency(task, *gone)?;
+        }
+        for new in on.iter().filter(|id| !before.contains(id)) {
+            self.conn
+                .prepare_cached("INSERT INTO dependency (task, depends_on) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
+                .and_then(|mut s| s.execute((task.to_string(), new.to_string())))
+                .doing("add a dependency")?;
+            self.append(
+                Event::new(EventType::TaskDependencyChanged)
+                    .task(task)
+                    .with("on", new.to_string())
+                    .with("added", true),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Refuses the transaction when the whole graph has a cycle, and names it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Cycle`], or SQLite refuses.
+    pub fn refuse_cycles(&self) -> Result<()> {
+        let edges = self.reader().edges()?;
+        let nodes: Vec<(TaskId, i64)> =
+            edges.iter().flat_map(|(a, b)| [(*a, 0), (*b, 0)]).collect();
+        match Graph::new(nodes, edges).order() {
+            Ok(_) => Ok(()),
+            Err(GraphError::Cycle(cycle)) => Err(StoreError::Cycle(self.labels(&cycle)?)),
+        }
+    }
+
+    pub(crate) fn live_task(&self, id: TaskId) -> Result<Task> {
+        let task = self.reader().task(id)?;
+        if task.deleted {
+            return Err(StoreError::Unknown {
+                what: "task",
+                given: id.to_string(),
+                similar: Vec::new(),
+            });
+        }
+        Ok(task)
+    }
+
+    pub(crate) fn refuse_agent(&self, deed: &str) -> Result<()> {
+        match self.actor {
+            Actor::Attempt(_) => Err(StoreError::NotForAgents {
+                deed: deed.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse_taken(&self, key: &TaskKey, but: Option<TaskId>) -> Result<()> {
+        match self.reader().task_with_key(key)? {
+            Some(other) if Some(other.id) != but => Err(StoreError::Refused {
+                what: format!("there is already a task with the key {key} ({})", other.id),
+                hint: Some(format!(
+                    "choose another key, or change that task with `cf tasks edit {key}`"
+                )),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn labels(&self, ids: &[TaskId]) -> Result<Vec<String>> {
+        ids.iter()
+            .map(|id| self.reader().label(*id).map(|label| label.to_string()))
+            .collect()
+    }
+}
+
+fn refuse_impossible(title: &str, run: Option<&str>, engine: Option<&str>) -> Result<()> {
+    if title.trim().is_empty() {
+        return Err(StoreError::Refused {
+            what: "a task needs a title".to_owned(),
+            hint: None,
+        });
+    }
+    if let (Some(_), Some(engine)) = (run, engine)
+        && engine != "shell"
+    {
+        return Err(StoreError::Refused {
+            what: format!("a task with a `run` script is run by the shell engine, not by {engine}"),
+            hint: Some("give either `run` or `engine`".to_owned()),
+        });
+    }
+    Ok(())
+}

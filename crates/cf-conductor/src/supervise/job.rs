@@ -1,0 +1,235 @@
+//! What goes through the gate: whole jobs, and requests to stop.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cf_core::AttemptId;
+use serde::{Deserialize, Serialize};
+
+/// The longest frame that is accepted, in bytes. A kernel takes 2 MiB of arguments and environment by default.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// Which process of an attempt: each has its own limit, log and record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// The agent, or the task's `run` script.
+    Agent,
+    /// The task's `verify` command.
+    Verify,
+}
+
+/// What becomes of processes that the agent left behind when it ended by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leftovers {
+    /// They are stopped, and the record says how many there were.
+    #[default]
+    Stop,
+    /// They are left alone, and the record says how many there are.
+    Report,
+}
+
+/// Where the output goes, and how much of it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLimits {
+    /// The log file; made when there is something to write. More may stand in `<path>.tail`.
+    pub path: OsText,
+    /// How much of the beginning is kept, in bytes.
+    pub head_bytes: u64,
+    /// How much of the end is kept, in bytes.
+    pub tail_bytes: u64,
+}
+
+/// One process to run, with everything that a supervisor has to know about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The attempt; also put into the environment as `CF_ATTEMPT_ID`.
+    pub attempt: AttemptId,
+    /// Which process of the attempt.
+    pub stage: Stage,
+    /// Program and arguments. A program without `/` is looked for on the `PATH` of `env`; one with a `/` that is not
+    /// absolute counts from `cwd`.
+    pub argv: Vec<OsText>,
+    /// The whole environment; nothing else is passed on.
+    pub env: Vec<(OsText, OsText)>,
+    /// The directory to start in.
+    pub cwd: OsText,
+    /// A file that becomes its standard input; without one it reads end of file at once.
+    pub stdin: Option<OsText>,
+    /// Standard output and standard error, together.
+    pub log: LogLimits,
+    /// The longest active time, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The longest time without output and with under 1 % of one processor, in milliseconds.
+    pub stall_timeout_ms: Option<u64>,
+    /// SIGTERM to SIGKILL, in milliseconds, where no stop request says otherwise.
+    pub grace_ms: u64,
+    /// What becomes of what the agent leaves behind.
+    pub leftovers: Leftovers,
+    /// Command names (at most 15 bytes are compared) that are left alone when the agent ends by itself: build daemons.
+    pub keep: Vec<String>,
+}
+
+impl Job {
+    /// [`Job::grace_ms`] as a duration.
+    pub const fn grace(&self) -> Duration {
+        Duration::from_millis(self.grace_ms)
+    }
+}
+
+/// One message through the gate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frame {
+    /// Run this.
+    Job(Box<Job>),
+    /// Stop this, if it still runs.
+    Stop {
+        /// The attempt that is meant.
+        attempt: AttemptId,
+        /// The process of it that is meant.
+        stage: Stage,
+        /// SIGTERM to SIGKILL, in milliseconds. A second request can only shorten the first.
+        grace_ms: u64,
+    },
+}
+
+impl Frame {
+    /// The frame as it goes through the gate: length (4 bytes, little endian), then JSON.
+    ///
+    /// # Errors
+    ///
+    /// It is longer than 16 MiB.
+    pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; 4];
+        serde_json::to_writer(&mut bytes, self)?;
+        let length = bytes.len() - 4;
+        if length > LONGEST {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the job is longer than 16 MiB",
+            ));
+        }
+        let length = u32::try_from(length).expect("16 MiB fit into 32 bits");
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// Takes the first whole frame out of `bytes`; `None` while it is not whole.
+    ///
+    /// # Errors
+    ///
+    /// It is not a frame.
+    pub(super) fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Self>> {
+        let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > LONGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "not a frame"));
+        }
+        let Some(json) = rest.get(..length) else {
+            return Ok(None);
+        };
+        let frame = serde_json::from_slice(json)?;
+        bytes.drain(..4 + length);
+        Ok(Some(frame))
+    }
+}
+
+/// A path, an argument or a value of the environment: any bytes, written as text where they are text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "TextOrBytes", into = "TextOrBytes")]
+pub struct OsText(pub OsString);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum TextOrBytes {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<TextOrBytes> for OsText {
+    fn from(wire: TextOrBytes) -> Self {
+        Self(match wire {
+            TextOrBytes::Text(text) => text.into(),
+            TextOrBytes::Bytes(bytes) => OsString::from_vec(bytes),
+        })
+    }
+}
+
+impl From<OsText> for TextOrBytes {
+    fn from(text: OsText) -> Self {
+        match text.0.into_string() {
+            Ok(text) => Self::Text(text),
+            Err(other) => Self::Bytes(other.into_vec()),
+        }
+    }
+}
+
+impl<T: Into<OsString>> From<T> for OsText {
+    fn from(text: T) -> Self {
+        Self(text.into())
+    }
+}
+
+impl AsRef<OsStr> for OsText {
+    fn as_ref(&self) -> &OsStr {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for OsText {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl OsText {
+    /// As a path.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(&self.0)
+    }
+
+    /// As bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_taken_only_when_it_is_whole() {
+        let stop = Frame::Stop {
+            attempt: AttemptId(uuid::Uuid::nil()),
+            stage: Stage::Verify,
+            grace_ms: 7,
+        };
+        let whole = stop.to_bytes().unwrap();
+        for cut in 0..whole.len() {
+            let mut part = whole[..cut].to_vec();
+            assert_eq!(Frame::take(&mut part).unwrap(), None, "{cut}");
+        }
+        let mut two = [whole.as_slice(), whole.as_slice()].concat();
+        assert_eq!(Frame::take(&mut two).unwrap(), Some(stop.clone()));
+        assert_eq!(Frame::take(&mut two).unwrap(), Some(stop));
+        assert!(two.is_empty());
+        assert!(Frame::take(&mut b"\xff\xff\xff\xff".to_vec()).is_err());
+        assert!(Frame::take(&mut b"\x02\0\0\0{}".to_vec()).is_err());
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_survive() {
+        let odd = OsText(OsString::from_vec(vec![b'a', 0xff, b'b']));
+        let json = serde_json::to_string(&odd).unwrap();
+        assert_eq!(serde_json::from_str::<OsText>(&json).unwrap(), odd);
+        assert_eq!(serde_json::to_string(&OsText::from("ä")).unwrap(), "\"ä\"");
+    }
+}

@@ -1,0 +1,106 @@
+//! Starting the process of a job.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{Access, Mode, OFlags, access, fcntl_getfl, fcntl_setfl, open};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+
+use super::job::Job;
+
+/// A process that runs, and the end of the pipe that its output comes out of.
+pub(super) struct Started {
+    pub(super) pid: Pid,
+    pub(super) output: OwnedFd,
+}
+
+/// Starts the process of a job in a process group of its own: nothing but what the job says is handed to it.
+///
+/// # Errors
+///
+/// What was tried and what the system said, as it goes into the record.
+pub(super) fn start(job: &Job) -> Result<Started, String> {
+    let name = job
+        .argv
+        .first()
+        .ok_or("cannot start anything: the command is empty")?;
+    let cwd: &Path = job.cwd.as_ref();
+    let shown = name.0.to_string_lossy();
+    let program = find(job, name.as_ref())
+        .ok_or_else(|| format!("cannot start {shown}: it is not on the PATH"))?;
+    let stdin = match &job.stdin {
+        None => Stdio::null(),
+        Some(path) => {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            let path: &Path = path.as_ref();
+            let file = open(path, flags, Mode::empty()).map_err(io::Error::from);
+            let file = file.and_then(|file| {
+                // NONBLOCK was only there so that opening a FIFO would not wait for its writer.
+                fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+                Ok(File::from(file))
+            });
+            file.map_err(|error| format!("cannot open its input {}: {error}", path.display()))?
+                .into()
+        }
+    };
+    let pipe = || -> io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
+        let (output, input) = pipe_with(PipeFlags::CLOEXEC)?;
+        // This sets the reading end only: the two ends of a pipe have flags of their own.
+        fcntl_setfl(&output, fcntl_getfl(&output)? | OFlags::NONBLOCK)?;
+        let again = input.try_clone()?;
+        Ok((output, input, again))
+    };
+    let (output, stdout, stderr) =
+        pipe().map_err(|error| format!("cannot make a pipe for its output: {error}"))?;
+    let mut command = Command::new(program);
+    command
+        .arg0(name)
+        .args(&job.argv[1..])
+        .env_clear()
+        .envs(job.env.iter().map(|(name, value)| (name, value)))
+        .env("CF_ATTEMPT_ID", job.attempt.to_string())
+        .current_dir(cwd)
+        .process_group(0)
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr);
+    // The child is waited for by number together with all others, never through this handle.
+    match command.spawn() {
+        Ok(child) => Ok(Started {
+            pid: Pid::from_child(&child),
+            output,
+        }),
+        Err(_) if !cwd.is_dir() => Err(format!(
+            "cannot start {shown} in {}: there is no such directory",
+            cwd.display()
+        )),
+        Err(error) => Err(format!("cannot start {shown}: {error}")),
+    }
+}
+
+/// The file of a program. It is looked for here because `std` leaves `posix_spawn` when it has to search the `PATH` of
+/// the child itself.
+fn find(job: &Job, name: &std::ffi::OsStr) -> Option<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return Some(job.cwd.path().join(name));
+    }
+    let path = job
+        .env
+        .iter()
+        .rev()
+        .find(|(key, _)| key.as_bytes() == b"PATH");
+    let path = path.map_or(b"/usr/local/bin:/usr/bin:/bin".as_slice(), |(_, value)| {
+        value.as_bytes()
+    });
+    path.split(|b| *b == b':')
+        .map(|dir| Path::new(std::ffi::OsStr::from_bytes(dir)).join(name))
+        // An empty or relative entry would mean a directory that the agent itself can write to.
+        .filter(|file| file.is_absolute())
+        .find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())
+}

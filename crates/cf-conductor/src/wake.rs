@@ -1,0 +1,113 @@
+//! The wake file: whoever commits writes one byte to it afterwards, and a live conductor watches it.
+//!
+//! The write comes after the commit, so that a conductor that wakes finds the commit visible; watching the database's
+//! own files does not have that property, because they change before the commit can be read. A writer that dies between
+//! commit and write costs one tick of the conductor's clock.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::inotify;
+use tokio::io::unix::AsyncFd;
+
+/// The writing end.
+#[derive(Debug)]
+pub struct WakeFile {
+    file: File,
+}
+
+impl WakeFile {
+    /// Opens the file, making it when it is missing.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened for writing, or is a symbolic link.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags =
+            i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits())
+                .map_err(io::Error::other)?;
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(path)?;
+        Ok(Self { file })
+    }
+
+    /// Wakes whoever watches. A failure costs a conductor at most one tick, so it is no error.
+    pub fn poke(&self) {
+        let _ = self.file.write_at(b".", 0);
+    }
+}
+
+/// The watching end. Where the system has no inotify left to give, it never wakes by itself and the caller polls.
+#[derive(Debug)]
+pub struct Watch {
+    fd: Option<AsyncFd<OwnedFd>>,
+}
+
+impl Watch {
+    /// Watches the file. Must be called within a tokio runtime.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            fd: Self::watch(path)
+                .inspect_err(|error| tracing::debug!(%error, "no inotify"))
+                .ok(),
+        }
+    }
+
+    /// A watch that never wakes by itself, as on a system without inotify.
+    pub const fn without_events() -> Self {
+        Self { fd: None }
+    }
+
+    fn watch(path: &Path) -> io::Result<AsyncFd<OwnedFd>> {
+        let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+        inotify::add_watch(&fd, path, inotify::WatchFlags::MODIFY)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; an OwnedFd keeps its descriptor, which is all that is asked for"
+        )]
+        AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
+    }
+
+    /// Whether the system tells of changes; otherwise the caller looks every 100 ms.
+    pub const fn has_events(&self) -> bool {
+        self.fd.is_some()
+    }
+
+    /// Waits until somebody has committed. Events that came in between two calls are not lost, and are taken together.
+    pub async fn woken(&self) {
+        let Some(fd) = &self.fd else {
+            return std::future::pending().await;
+        };
+        loop {
+            let Ok(mut guard) = fd.readable().await else {
+                return std::future::pending().await;
+            };
+            if guard.try_io(|fd| drain(fd.get_ref())).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads everything that is queued, so that one look answers all of it.
+fn drain(fd: &OwnedFd) -> io::Result<()> {
+    let mut buffer = [0u8; 4096];
+    let mut any = false;
+    loop {
+        match rustix::io::read(fd.as_fd(), &mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(_) => any = true,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) if any => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! A workspace: the `.cf` folder of a repository, where it is found, and what makes it trustworthy.
+//!
+//! Everything in it is private to the user. A `.cf` of somebody else, or one that others may write, is refused, because
+//! the commands in it would be run.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use cf_core::BatchId;
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use crate::store::{Store, StoreError};
+
+/// The folder's name.
+const FOLDER: &str = ".cf";
+
+/// What is wrong with a workspace folder.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// A file or folder of it cannot be made or read.
+    #[error("cannot {what} {path}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It cannot be trusted.
+    #[error("{path} is refused: {why}")]
+    Refused {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// Its database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A workspace that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    root: PathBuf,
+}
+
+impl Workspace {
+    /// Finds the workspace of a folder: in it or above it, not past the root of its repository, and for a git worktree
+    /// in the main one too.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be resolved, or the workspace found is refused.
+    pub fn discover(start: &Path) -> Result<Option<Self>, WorkspaceError> {
+        let start = start
+            .canonicalize()
+            .map_err(|source| WorkspaceError::File {
+                what: "resolve",
+                path: start.to_owned(),
+                source,
+            })?;
+        for folder in start.ancestors() {
+            if let Some(found) = Self::at(folder)? {
+                return Ok(Some(found));
+            }
+            let git = folder.join(".git");
+            match std::fs::symlink_metadata(&git) {
+                Ok(meta) if meta.is_file() => {
+                    return main_worktree(&git).map_or(Ok(None), |main| Self::at(&main));
+                }
+                Ok(_) => return Ok(None),
+                Err(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The workspace whose root is exactly this folder, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// It is refused.
+    pub fn at(root: &Path) -> Result<Option<Self>, WorkspaceError> {
+        let folder = root.join(FOLDER);
+        let meta = match std::fs::symlink_metadata(&folder) {
+            Ok(meta) => meta,
+            Err(_) => return Ok(None),
+        };
+        let refuse = |why| {
+            Err(WorkspaceError::Refused {
+                path: folder.clone(),
+                why,
+            })
+        };
+        if meta.is_symlink() {
+            return refuse("it is a symbolic link");
+        }
+        if !meta.is_dir() {
+            return refuse("it is not a folder");
+        }
+        if !folder.join("state.db").exists() {
+            return Ok(None);
+        }
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            return refuse("it belongs to another user, and the commands in it would be run");
+        }
+        if meta.mode() & 0o022 != 0 {
+            return refuse("others may write to it, and the commands in it would be run");
+        }
+        Ok(Some(Self {
+            root: root.to_owned(),
+        }))
+    }
+
+    /// What a workspace in this folder would be, without making it. For questions about a batch that is not run.
+    pub fn unmade(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+        }
+    }
+
+    /// Makes a workspace in this folder, or finds it made. Returns whether this call made it.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be written, or what is there is refused.
+    pub fn create(root: &Path) -> Result<(Self, bool), WorkspaceError> {
+        let file = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| WorkspaceError::File { what, path, source }
+        };
+        let root = root.canonicalize().map_err(file("resolve", root))?;
+        if let Some(found) = Self::at(&root)? {
+            return Ok((found, false));
+        }
+        let workspace = Self { root };
+        let folder = workspace.folder();
+        if std::fs::symlink_metadata(&folder).is_ok_and(|meta| !meta.is_dir()) {
+            return Err(WorkspaceError::Refused {
+                path: folder,
+                why: "it is not a folder",
+            });
+        }
+        for path in [
+            folder.clone(),
+            workspace.logs(),
+            workspace.attempts(),
+            workspace.supervisors(),
+            workspace.locks(),
+        ] {
+            DirBuilder::new()
+                .mode(0o700)
+                .recursive(true)
+                .create(&path)
+                .map_err(file("create", &path))?;
+        }
+        let ignore = folder.join(".gitignore");
+        write_new(&ignore, b"*\n").map_err(file("write", &ignore))?;
+        let config = workspace.config_file();
+        write_new(
+            &config,
+            b"# Settings of this workspace; `cf config show` lists them all.\n",
+        )
+        .map_err(file("write", &config))?;
+        Store::create(&workspace)?;
+        Ok((workspace, true))
+    }
+
+    /// The folder that the workspace belongs to; agents start here.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The `.cf` folder.
+    pub fn folder(&self) -> PathBuf {
+        self.root.join(FOLDER)
+    }
+
+    /// The database.
+    pub fn database(&self) -> PathBuf {
+        self.folder().join("state.db")
+    }
+
+    /// The settings.
+    pub fn config_file(&self) -> PathBuf {
+        self.folder().join("config.toml")
+    }
+
+    /// Where the output of agents is kept, a file an attempt.
+    pub fn logs(&self) -> PathBuf {
+        self.folder().join("logs")
+    }
+
+    /// Where prompts and contexts are kept, a folder an attempt.
+    pub fn attempts(&self) -> PathBuf {
+        self.folder().join("attempts")
+    }
+
+    /// Where supervisors keep their own files.
+    pub fn supervisors(&self) -> PathBuf {
+        self.folder().join("supervisors")
+    }
+
+    /// The folder with the link to `cf` that agents have on their `PATH`.
+    pub fn bin(&self) -> PathBuf {
+        self.folder().join("bin")
+    }
+
+    /// Points the link in [`Workspace::bin`] at a program.
+    ///
+    /// # Errors
+    ///
+    /// The link cannot be made.
+    pub fn link_program(&self, program: &Path) -> Result<(), WorkspaceError> {
+        let link = self.bin().join("cf");
+        if std::fs::read_link(&link).is_ok_and(|target| target == program) {
+            return Ok(());
+        }
+        // A new link takes the old one's place in one step: another conductor's agents may be looking it up.
+        let fresh = self.bin().join(format!("cf.{}", std::process::id()));
+        DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(self.bin())
+            .and_then(|()| std::os::unix::fs::symlink(program, &fresh))
+            .and_then(|()| std::fs::rename(&fresh, &link))
+            .map_err(|source| WorkspaceError::File {
+                what: "link",
+                path: link,
+                source,
+            })
+    }
+
+    fn locks(&self) -> PathBuf {
+        self.folder().join("locks")
+    }
+
+    /// The file that writers poke after a commit.
+    pub fn wake_file(&self) -> PathBuf {
+        self.folder().join("wake")
+    }
+
+    /// The output of an attempt.
+    pub fn log_of(&self, attempt: cf_core::AttemptId) -> PathBuf {
+        self.logs().join(format!("{attempt}.log"))
+    }
+
+    /// The output of an attempt's verification.
+    pub fn verify_log_of(&self, attempt: cf_core::AttemptId) -> PathBuf {
+        self.logs().join(format!("{attempt}.verify.log"))
+    }
+
+    /// The folder of an attempt.
+    pub fn folder_of(&self, attempt: cf_core::AttemptId) -> PathBuf {
+        self.attempts().join(attempt.to_string())
+    }
+
+    /// Takes the lock that says who conducts a batch. It dies with its holder.
+    ///
+    /// # Errors
+    ///
+    /// Somebody holds it (then with what they wrote into it), or the file cannot be opened.
+    pub fn lock_batch(&self, batch: BatchId) -> Result<Result<BatchLock, u32>, WorkspaceError> {
+        let path = self.locks().join(format!("{batch}.lock"));
+        let error = |source| WorkspaceError::File {
+            what: "lock",
+            path: path.clone(),
+            source,
+        };
+        let mut file = open_lock(&path).map_err(error)?;
+        // Whoever asks who conducts the batch holds the lock for an instant, so one refusal is not the answer.
+        let mut tries = 0;
+        let locked = loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(rustix::io::Errno::AGAIN) if tries < 20 => {
+                    tries += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(2));
+                }
+                other => break other,
+            }
+        };
+        match locked {
+            Ok(()) => {
+                file.set_len(0).map_err(error)?;
+                write!(file, "{}", std::process::id()).map_err(error)?;
+                Ok(Ok(BatchLock { _file: file }))
+            }
+            Err(rustix::io::Errno::AGAIN) => {
+                let holder = std::fs::read_to_string(&path)
+                    .ok()
+                    .and_then(|text| text.trim().parse().ok());
+                Ok(Err(holder.unwrap_or(0)))
+            }
+            Err(errno) => Err(error(errno.into())),
+        }
+    }
+
+    /// The process that conducts a batch: `Some(pid)` while its lock is held (0 when the pid cannot be read).
+    pub fn conductor_of(&self, batch: BatchId) -> Option<u32> {
+        let path = self.locks().join(format!("{batch}.lock"));
+        let file = File::options().read(true).open(&path).ok()?;
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(rustix::io::Errno::AGAIN) => Some(
+                std::fs::read_to_string(&path)
+                    .ok()
+                    .and_then(|text| text.trim().parse().ok())
+                    .unwrap_or(0),
+            ),
+            _ => None,
+        }
+    }
+
+    /// The batches that have a live conductor.
+    ///
+    /// # Errors
+    ///
+    /// The folder of locks cannot be read.
+    pub(crate) fn live_batches(&self) -> Result<Vec<BatchId>, StoreError> {
+        let path = self.locks();
+        let entries = match std::fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => {
+                return Err(StoreError::File {
+                    what: "read",
+                    path,
+                    source,
+                });
+            }
+        };
+        let mut live = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.strip_suffix(".lock")) else {
+                continue;
+            };
+            if let Ok(id) = id.parse()
+                && self.conductor_of(id).is_some()
+            {
+                live.push(id);
+            }
+        }
+        Ok(live)
+    }
+
+    /// Takes the lock under which the database is made and migrated, waiting for it.
+    pub(crate) fn lock_for_migration(&self) -> Result<File, StoreError> {
+        let path = self.folder().join("migrate.lock");
+        let error = |source| StoreError::File {
+            what: "lock",
+            path: path.clone(),
+            source,
+        };
+        let file = open_lock(&path).map_err(error)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|errno| error(errno.into()))?;
+        Ok(file)
+    }
+}
+
+/// Says that this process conducts a batch, for as long as it lives.
+#[derive(Debug)]
+pub struct BatchLock {
+    _file: File,
+}
+
+fn no_follow() -> i32 {
+    i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits()).unwrap_or_default()
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(no_follow())
+        .open(path)
+}
+
+/// Writes a file unless it is there already.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
+        Ok(mut file) => file.write_all(bytes),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The root of the main worktree, from the `.git` file of another one: `gitdir: <main>/.git/worktrees/<name>`.
+fn main_worktree(git: &Path) -> Option<PathBuf> {
+    let text = std::fs::read_to_string(git).ok()?;
+    let gitdir = text
+        .strip_prefix("gitdir:")?
+        .trim_end_matches(['\r', '\n'])
+        .trim_start();
+    let gitdir = git.parent()?.join(gitdir);
+    let common = std::fs::read_to_string(gitdir.join("commondir")).ok()?;
+    let common = gitdir
+        .join(common.trim_end_matches(['\r', '\n']))
+        .canonicalize()
+        .ok()?;
+    (common.file_name()? == ".git").then(|| common.parent().map(Path::to_owned))?
+}

@@ -1,0 +1,420 @@
+//! One host: its cache, its pace, and what its callers want.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cf_core::{Link, Repo};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use jiff::{SignedDuration, Timestamp};
+use moka::policy::EvictionPolicy;
+use moka::sync::Cache;
+
+use super::{HostStatus, Notices, Sent, Settings, locked};
+use crate::answer::{Answer, Comments, Gone, Known, LinkAsk, Read, Why};
+use crate::entry::{CommentWant, Entry, Key, Want};
+use crate::item::FoundPr;
+use crate::pace::{Gate, Pace, Resource};
+use crate::saved::{HostState, Mark, Saved, Seen, Snapshot, Span, What};
+use crate::wire::Wire;
+
+/// One host with one token.
+pub(crate) struct Host {
+    pub(super) wire: Wire,
+    pub(super) settings: Settings,
+    pub(super) notices: Arc<Notices>,
+    pub(super) floor: DefaultDirectRateLimiter,
+    pub(super) pace: Mutex<Pace>,
+    pub(super) sent: Mutex<Sent>,
+    /// The server's clock less ours, as its last reply told it.
+    pub(super) skew: Mutex<SignedDuration>,
+    /// What passes cost lately, in points.
+    pub(super) cost: Mutex<u32>,
+    cache: Cache<Key, Arc<Entry>>,
+    pub(super) spans: Mutex<HashMap<Repo, Span>>,
+    /// Why something that was asked for is not known.
+    troubles: Mutex<HashMap<Key, Why>>,
+    /// What callers want and no pass has taken up yet.
+    wanted: Mutex<HashMap<Key, Want>>,
+    /// Held by whoever sends requests: one at a time for each host.
+    pub(super) pass: tokio::sync::Mutex<()>,
+    changed: Mutex<Unsaved>,
+    fingerprint: u64,
+}
+
+/// What was learned and not handed out to be saved.
+#[derive(Default)]
+struct Unsaved {
+    keys: HashSet<Key>,
+    spans: HashSet<Repo>,
+    pace: bool,
+}
+
+impl Host {
+    pub(super) fn new(wire: Wire, settings: Settings, notices: Arc<Notices>) -> Self {
+        let floor = settings.floor.max(Duration::from_millis(1));
+        let quota = Quota::with_period(floor).expect("the period is not zero");
+        Self {
+            fingerprint: wire.access().token.fingerprint(),
+            wire,
+            settings,
+            notices,
+            floor: RateLimiter::direct(quota),
+            pace: Mutex::default(),
+            sent: Mutex::default(),
+            skew: Mutex::new(SignedDuration::ZERO),
+            cost: Mutex::new(1),
+            cache: Cache::builder()
+                .max_capacity(settings.cache_bytes)
+                .weigher(|_, entry: &Arc<Entry>| weight(entry))
+                .eviction_policy(EvictionPolicy::lru())
+                .build(),
+            spans: Mutex::default(),
+            troubles: Mutex::default(),
+            wanted: Mutex::default(),
+            pass: tokio::sync::Mutex::default(),
+            changed: Mutex::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.wire.access().host
+    }
+
+    /// The host as links name it.
+    pub(crate) fn access_host(&self) -> &str {
+        self.name()
+    }
+
+    /// Answers questions that are all about this host.
+    pub(super) async fn look(&self, asks: &[&LinkAsk]) -> Vec<Answer> {
+        let asked_at = Timestamp::now();
+        let wants: Vec<(Key, Want)> = {
+            let spans = locked(&self.spans);
+            asks.iter()
+                .map(|ask| (key_of(&ask.link), Want::of(ask, asked_at)))
+                .filter(|(key, want)| self.is_due(key, want, &spans, asked_at))
+                .collect()
+        };
+        if !wants.is_empty() {
+            match self.gate(Resource::Graphql).why() {
+                Some(why) => {
+                    let mut troubles = locked(&self.troubles);
+                    for (key, _) in wants {
+                        troubles.insert(key, why.clone());
+                    }
+                }
+                None => self.gather(wants).await,
+            }
+        }
+        asks.iter().map(|ask| self.answer(ask, asked_at)).collect()
+    }
+
+    /// Puts wants beside those of others; whoever gets to send next takes them all up.
+    async fn gather(&self, wants: Vec<(Key, Want)>) {
+        {
+            let mut wanted = locked(&self.wanted);
+            for (key, want) in wants {
+                match wanted.get_mut(&key) {
+                    Some(known) => known.merge(&want),
+                    None => {
+                        wanted.insert(key, want);
+                    }
+                }
+            }
+        }
+        let _sending = self.pass.lock().await;
+        let wanted = std::mem::take(&mut *locked(&self.wanted));
+        if !wanted.is_empty() {
+            self.run_pass(wanted).await;
+        }
+    }
+
+    /// Whether anything about the item has to be asked for.
+    fn is_due(&self, key: &Key, want: &Want, spans: &HashMap<Repo, Span>, now: Timestamp) -> bool {
+        let Some(entry) = self.cache.get(key) else {
+            return true;
+        };
+        entry.is_due(spans.get(&key.repo), want, now)
+            || entry.comments_due(want)
+            || entry.found_due(want)
+            || entry.followed(want).any(|key| match self.cache.get(&key) {
+                Some(found) => found.is_due(spans.get(&key.repo), want, now),
+                None => true,
+            })
+    }
+
+    /// The answer that the cache has now to a question that was asked at `asked_at`.
+    pub(super) fn answer(&self, ask: &LinkAsk, asked_at: Timestamp) -> Answer {
+        let key = key_of(&ask.link);
+        let want = Want::of(ask, asked_at);
+        let why = || {
+            locked(&self.troubles)
+                .get(&key)
+                .cloned()
+                .or_else(|| self.gate(Resource::Graphql).why())
+                .unwrap_or(Why::NotAsked)
+        };
+        let Some(entry) = self.cache.get(&key) else {
+            return Answer::Unknown {
+                why: why(),
+                last: None,
+            };
+        };
+        let span = locked(&self.spans).get(&key.repo).copied();
+        let due = entry.is_due(span.as_ref(), &want, asked_at);
+        match &entry.what {
+            What::Is(seen) => {
+                let known = Known {
+                    item: Arc::new(seen.item.clone()),
+                    read_at: entry.read_at,
+                    checked_at: entry.checked_at(span.as_ref()),
+                    comments: comments(&entry, ask, &want, why),
+                    found: self.found(seen),
+                };
+                if due {
+                    Answer::Unknown {
+                        why: why(),
+                        last: Some(known),
+                    }
+                } else {
+                    Answer::Known(known)
+                }
+            }
+            _ if due => Answer::Unknown {
+                why: why(),
+                last: None,
+            },
+            What::Gone { how, looks } => Answer::Gone(Gone {
+                how: *how,
+                at: entry.read_at,
+                looks: *looks,
+            }),
+            What::Moved { to } => Answer::Moved {
+                to: to.clone(),
+                at: entry.read_at,
+            },
+        }
+    }
+
+    /// The pull requests that close an issue, each as it was read last.
+    fn found(&self, seen: &Seen) -> Vec<FoundPr> {
+        seen.found
+            .iter()
+            .map(|pr| {
+                let entry = self.cache.get(&Key {
+                    repo: pr.repo.clone(),
+                    number: pr.number,
+                });
+                let state = entry
+                    .as_deref()
+                    .and_then(Entry::seen)
+                    .map_or(pr.state, |seen| seen.item.state);
+                FoundPr {
+                    state,
+                    ..pr.clone()
+                }
+            })
+            .collect()
+    }
+
+    pub(super) fn gate(&self, resource: Resource) -> Gate {
+        locked(&self.pace).gate(resource, &self.settings.patience, Timestamp::now())
+    }
+
+    pub(super) fn waits_until(&self, now: Timestamp) -> Option<Timestamp> {
+        match locked(&self.pace).gate(Resource::Graphql, &self.settings.patience, now) {
+            Gate::Wait { until, .. } => Some(until),
+            Gate::Go => None,
+            Gate::Off => Some(Timestamp::MAX),
+        }
+    }
+
+    pub(super) fn interval(&self, configured: Duration) -> Duration {
+        let cost = *locked(&self.cost);
+        locked(&self.pace).interval(configured, cost, &self.settings.patience, Timestamp::now())
+    }
+
+    pub(super) fn status(&self) -> HostStatus {
+        self.cache.run_pending_tasks();
+        HostStatus {
+            host: self.name().to_owned(),
+            source: self.wire.access().source,
+            pace: locked(&self.pace).clone(),
+            cached: self.cache.entry_count(),
+            sent: *locked(&self.sent),
+        }
+    }
+
+    pub(super) fn cached(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.cache.get(key)
+    }
+
+    /// Keeps what was read about an item, and forgets what stood in the way.
+    pub(super) fn keep(&self, key: &Key, entry: Entry) {
+        locked(&self.troubles).remove(key);
+        self.cache.insert(key.clone(), Arc::new(entry));
+        locked(&self.changed).keys.insert(key.clone());
+    }
+
+    pub(super) fn trouble(&self, key: &Key, why: Why) {
+        locked(&self.troubles).insert(key.clone(), why);
+    }
+
+    pub(super) fn keep_span(&self, repo: &Repo, span: Span) {
+        locked(&self.spans).insert(repo.clone(), span);
+        locked(&self.changed).spans.insert(repo.clone());
+    }
+
+    pub(super) fn pace_changed(&self) {
+        locked(&self.changed).pace = true;
+    }
+
+    pub(super) fn take_changed(&self, saved: &mut Saved) {
+        let changed = std::mem::take(&mut *locked(&self.changed));
+        for key in changed.keys {
+            // What was evicted in between is simply asked for again.
+            if let Some(entry) = self.cache.get(&key) {
+                saved.snapshots.push(Snapshot {
+                    host: self.name().to_owned(),
+                    repo: key.repo,
+                    number: key.number,
+                    token: self.fingerprint,
+                    read_at: entry.read_at,
+                    what: entry.what.clone(),
+                });
+            }
+        }
+        let spans = locked(&self.spans);
+        for repo in changed.spans {
+            if let Some(span) = spans.get(&repo) {
+                saved.marks.push(Mark {
+                    host: self.name().to_owned(),
+                    repo,
+                    token: self.fingerprint,
+                    span: *span,
+                });
+            }
+        }
+        if changed.pace {
+            saved.hosts.push(HostState {
+                host: self.name().to_owned(),
+                token: self.fingerprint,
+                pace: locked(&self.pace).clone(),
+            });
+        }
+    }
+
+    /// Takes in what was saved, as far as it is newer and was read with the same token.
+    pub(super) fn load(&self, saved: Saved) {
+        for snapshot in saved.snapshots {
+            if snapshot.token != self.fingerprint {
+                continue;
+            }
+            let key = Key {
+                repo: snapshot.repo,
+                number: snapshot.number,
+            };
+            let known = self.cache.get(&key);
+            if known
+                .as_ref()
+                .is_none_or(|known| is_newer(&snapshot.what, snapshot.read_at, known))
+            {
+                let entry = Entry {
+                    read_at: snapshot.read_at,
+                    what: snapshot.what,
+                    talk: known.and_then(|known| known.talk.clone()),
+                };
+                self.cache.insert(key, Arc::new(entry));
+            }
+        }
+        {
+            let mut spans = locked(&self.spans);
+            for mark in saved.marks {
+                let newer = spans
+                    .get(&mark.repo)
+                    .is_none_or(|span| span.checked_at < mark.span.checked_at);
+                if mark.token == self.fingerprint && newer {
+                    spans.insert(mark.repo, mark.span);
+                }
+            }
+        }
+        for state in saved.hosts {
+            if state.token == self.fingerprint {
+                let notice = locked(&self.pace).merge(&state.pace);
+                self.notices.push(self.name(), notice);
+            }
+        }
+    }
+}
+
+/// Whether a saved answer is newer than a known one. A list of changes renews an answer without a new look at the item.
+fn is_newer(saved: &What, read_at: Timestamp, known: &Entry) -> bool {
+    let saved_at = match saved {
+        What::Is(seen) => Some(seen.item.updated_at),
+        What::Gone { .. } | What::Moved { .. } => None,
+    };
+    match (saved_at, known.seen()) {
+        (Some(saved_at), Some(known)) if saved_at != known.item.updated_at => {
+            saved_at > known.item.updated_at
+        }
+        _ => read_at > known.read_at,
+    }
+}
+
+fn comments(entry: &Entry, ask: &LinkAsk, want: &Want, why: impl Fn() -> Why) -> Comments {
+    let (Some(asked), Some(seen)) = (&ask.comments, entry.seen()) else {
+        return Comments::NotAsked;
+    };
+    let one = CommentWant::of(*asked);
+    if let Some(talk) = entry.talk_for(&one, want.fresh_after)
+        && asked.seen.is_none_or(|seen| talk.up_to() > seen)
+    {
+        let from = match asked.since {
+            Some(since) => talk
+                .list
+                .partition_point(|comment| comment.created_at < since),
+            None => talk.list.len().saturating_sub(one.last as usize),
+        };
+        return Comments::Read(Read {
+            list: talk.list[from..].into(),
+            up_to: talk.up_to(),
+            more: talk.more && from == 0,
+        });
+    }
+    if asked
+        .seen
+        .is_some_and(|seen_at| seen.item.updated_at <= seen_at)
+        || entry.talk_for(&one, want.fresh_after).is_some()
+    {
+        return Comments::Unchanged;
+    }
+    Comments::Unknown(why())
+}
+
+/// About how many bytes an answer takes.
+fn weight(entry: &Entry) -> u32 {
+    let item = entry.seen().map_or(0, |seen| {
+        seen.item.title.len() + seen.found.len() * 96 + 256
+    });
+    let talk = entry.talk.as_ref().map_or(0, |talk| {
+        talk.list
+            .iter()
+            .map(|comment| comment.body.len() + 192)
+            .sum()
+    });
+    u32::try_from(256 + item + talk).unwrap_or(u32::MAX)
+}
+
+pub(super) fn key_of(link: &Link) -> Key {
+    Key {
+        repo: link.repo.clone(),
+        number: link.number,
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Host").field(&self.name()).finish()
+    }
+}

@@ -1,0 +1,393 @@
+//! One pass over what is wanted: states first, then the items that were not found, then comments and pull requests found
+//! through issues. Runs under the host's sending lock, one request after the other.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use cf_core::Repo;
+use jiff::Timestamp;
+
+use super::host::Host;
+use super::locked;
+use super::send::Miss;
+use crate::answer::{GoneHow, Proof, Why};
+use crate::chunk::SMALLEST;
+use crate::entry::{Entry, Key, Want};
+use crate::item::Item;
+use crate::plan::{Batch, Due, in_chunks, is_worth_listing, plan};
+use crate::reply::{self, RepoReply, Told};
+use crate::request::{Query, RepoPart};
+use crate::saved::{Seen, Span, What};
+
+mod details;
+mod missing;
+
+/// How often a request that came to nothing without a named reason is taken for too large, in one pass.
+const GUESSES: u32 = 2;
+
+/// A pass under way.
+struct Pass<'a> {
+    host: &'a Host,
+    wants: HashMap<Key, Want>,
+    /// What is due by list, and may fall back to exact reads.
+    listed: HashMap<Repo, Vec<Key>>,
+    read: HashSet<Key>,
+    missing: Vec<Key>,
+    guesses: u32,
+}
+
+impl Host {
+    /// Asks for everything in `wants` that is due now.
+    pub(super) async fn run_pass(&self, mut wants: HashMap<Key, Want>) {
+        let began = Timestamp::now();
+        self.add_followed(&mut wants);
+        let points = locked(&self.sent).points;
+        let mut pass = Pass {
+            host: self,
+            wants,
+            listed: HashMap::new(),
+            read: HashSet::new(),
+            missing: Vec::new(),
+            guesses: 0,
+        };
+        let mut stopped = pass.read_states(began).await;
+        if stopped.is_none() {
+            pass.look_up_missing().await;
+            stopped = pass.read_details().await;
+        }
+        if let Some(why) = stopped {
+            for key in pass.wants.keys().filter(|key| !pass.read.contains(*key)) {
+                self.trouble(key, why.clone());
+            }
+        }
+        let spent = locked(&self.sent).points - points;
+        *locked(&self.cost) = u32::try_from(spent).unwrap_or(u32::MAX).max(1);
+    }
+
+    /// Adds the open pull requests that were found through wanted issues: they are followed with them.
+    fn add_followed(&self, wants: &mut HashMap<Key, Want>) {
+        let mut followed = Vec::new();
+        for (key, want) in &*wants {
+            if let Some(entry) = self.cached(key) {
+                followed.extend(entry.followed(want).map(|key| {
+                    (
+                        key,
+                        Want {
+                            comments: None,
+                            found: crate::FoundAsk::Never,
+                            ..want.clone()
+                        },
+                    )
+                }));
+            }
+        }
+        for (key, want) in followed {
+            match wants.get_mut(&key) {
+                Some(known) => known.merge(&want),
+                None => {
+                    wants.insert(key, want);
+                }
+            }
+        }
+    }
+
+    /// Keeps an item that was read, together with what is known through it.
+    fn keep_item(&self, key: &Key, item: Item, read_at: Timestamp) {
+        let before = self.cached(key);
+        let known = before.as_deref().and_then(Entry::seen);
+        let seen = Seen {
+            moved: known
+                .is_some_and(|known| known.moved || known.item.updated_at != item.updated_at),
+            found_at: known.and_then(|known| known.found_at),
+            found: known.map(|known| known.found.clone()).unwrap_or_default(),
+            etag: known.and_then(|known| known.etag.clone()),
+            item,
+        };
+        let entry = Entry {
+            read_at,
+            what: What::Is(Box::new(seen)),
+            talk: before.as_ref().and_then(|before| before.talk.clone()),
+        };
+        self.keep(key, entry);
+    }
+
+    fn keep_gone(&self, key: &Key, how: GoneHow, read_at: Timestamp) {
+        let looks = match self.cached(key).as_deref() {
+            Some(Entry {
+                what: What::Gone { looks, .. },
+                ..
+            }) => looks.saturating_add(1),
+            _ => 1,
+        };
+        self.keep(
+            key,
+            Entry {
+                read_at,
+                what: What::Gone { how, looks },
+                talk: None,
+            },
+        );
+    }
+}
+
+impl Pass<'_> {
+    /// Reads the state of whatever is due. Returns why it stopped, if it did.
+    async fn read_states(&mut self, began: Timestamp) -> Option<Why> {
+        let host = self.host;
+        let spans = locked(&host.spans).clone();
+        let mut counts: HashMap<&Repo, usize> = HashMap::new();
+        let mut due = Vec::new();
+        for (key, want) in &self.wants {
+            *counts.entry(&key.repo).or_default() += 1;
+            let entry = host.cached(key);
+            let span = spans.get(&key.repo);
+            if entry
+                .as_ref()
+                .is_some_and(|entry| !entry.is_due(span, want, began))
+            {
+                continue;
+            }
+            let listable = entry
+                .filter(|entry| {
+                    want.proof == Proof::Listed && span.is_some_and(|span| entry.is_covered(span))
+                })
+                .map(|entry| entry.read_at);
+            if listable.is_some() {
+                self.listed
+                    .entry(key.repo.clone())
+                    .or_default()
+                    .push(key.clone());
+            }
+            due.push(Due {
+                key: key.clone(),
+                listable,
+            });
+        }
+        if due.is_empty() {
+            return None;
+        }
+        let worth_listing: Vec<Repo> = counts
+            .into_iter()
+            .filter(|(repo, count)| is_worth_listing(*count) && !spans.contains_key(*repo))
+            .map(|(repo, _)| repo.clone())
+            .collect();
+        let chunk = locked(&host.pace).chunk.size();
+        let mut queue = plan(due, &spans, chunk, host.skew(), began);
+        while let Some(batch) = queue.pop_front() {
+            if let Some(why) = self.run_batch(batch, &mut queue).await {
+                return Some(why);
+            }
+        }
+        // From here on the lists of these repositories tell what changes.
+        for repo in worth_listing {
+            let span = Span {
+                base: began,
+                checked_at: began,
+            };
+            host.keep_span(&repo, span);
+        }
+        None
+    }
+
+    /// Sends one batch; what it leaves open goes back into the queue. Returns why to stop, if so.
+    async fn run_batch(&mut self, mut batch: Batch, queue: &mut VecDeque<Batch>) -> Option<Why> {
+        let host = self.host;
+        // The size may have grown since the batches were made.
+        if batch.lists.is_empty() {
+            let chunk = locked(&host.pace).chunk.size();
+            while let Some(next) = queue.front_mut() {
+                let room = chunk
+                    .saturating_sub(batch.exact.len())
+                    .min(next.exact.len());
+                if room == 0 || !next.lists.is_empty() {
+                    break;
+                }
+                batch.exact.extend(next.exact.drain(..room));
+                if next.exact.is_empty() {
+                    queue.pop_front();
+                }
+            }
+        }
+        let size = batch.size();
+        let parts = batch.parts();
+        let query = Query::Items(parts.clone());
+        let at = Timestamp::now();
+        match host.query(&query, size).await {
+            Ok(mut reply) => {
+                locked(&host.pace)
+                    .chunk
+                    .went_well(batch.exact.len(), Timestamp::now());
+                let told = reply::items(&mut reply, &parts);
+                let (left, fall_back) = self.take_in(&parts, told, at);
+                // Without a word about them: once more by themselves, unless nothing came at all.
+                if left.len() < batch.exact.len() {
+                    queue.extend(in_chunks(left, SMALLEST as usize));
+                } else {
+                    self.unreadable(&left, "a reply without a word about it");
+                }
+                let chunk = locked(&host.pace).chunk.size();
+                queue.extend(in_chunks(fall_back, chunk));
+                None
+            }
+            Err(Miss::TooMuch {
+                partial,
+                how,
+                named,
+            }) => {
+                locked(&host.pace)
+                    .chunk
+                    .was_too_large(size, Timestamp::now());
+                host.pace_changed();
+                if let Some(mut reply) = partial {
+                    let mut told = reply::items(&mut reply, &parts);
+                    // Lists are asked for again, whole.
+                    for told in &mut told {
+                        told.changed = None;
+                    }
+                    (batch.exact, _) = self.take_in(&parts, told, at);
+                }
+                if !named {
+                    self.guesses += 1;
+                }
+                if self.guesses > GUESSES {
+                    return Some(host.failed(how, &crate::Headers::default()));
+                }
+                if !named {
+                    tokio::time::sleep(host.settings.retry_delay).await;
+                }
+                self.halve(&batch, &how, queue);
+                None
+            }
+            Err(Miss::Forbidden) => {
+                match batch.clone().split_repos() {
+                    Some([first, second]) => {
+                        queue.push_front(second);
+                        queue.push_front(first);
+                    }
+                    None => {
+                        for key in self.keys_of(&batch) {
+                            host.keep_gone(&key, GoneHow::Forbidden, at);
+                            self.read.insert(key);
+                        }
+                    }
+                }
+                None
+            }
+            Err(Miss::UnknownField(how)) => {
+                let why = Why::Unreadable(how);
+                for key in self.keys_of(&batch) {
+                    host.trouble(&key, why.clone());
+                    self.read.insert(key);
+                }
+                None
+            }
+            Err(Miss::Stop(why)) => Some(why),
+        }
+    }
+
+    fn halve(&mut self, batch: &Batch, how: &str, queue: &mut VecDeque<Batch>) {
+        if let Some([first, second]) = batch.clone().split() {
+            queue.push_front(second);
+            queue.push_front(first);
+        } else {
+            let keys = self.keys_of(batch);
+            self.unreadable(&keys, how);
+        }
+    }
+
+    /// The items that a batch is about, by number or by list.
+    fn keys_of(&self, batch: &Batch) -> Vec<Key> {
+        let mut keys = batch.exact.clone();
+        for (repo, _) in &batch.lists {
+            keys.extend(self.listed.get(repo).into_iter().flatten().cloned());
+        }
+        keys
+    }
+
+    fn unreadable(&mut self, keys: &[Key], how: &str) {
+        for key in keys {
+            self.host.trouble(key, Why::Unreadable(how.to_owned()));
+            self.read.insert(key.clone());
+        }
+    }
+
+    /// Takes in what a reply tells. Returns the items without a word about them, and those that a list was to cover and
+    /// does not.
+    fn take_in(
+        &mut self,
+        parts: &[RepoPart],
+        told: Vec<RepoReply>,
+        at: Timestamp,
+    ) -> (Vec<Key>, Vec<Key>) {
+        let host = self.host;
+        let mut left = Vec::new();
+        let mut fall_back = Vec::new();
+        for (part, told) in parts.iter().zip(told) {
+            let key = |number: u64| Key {
+                repo: part.repo.clone(),
+                number,
+            };
+            for number in &part.numbers {
+                let key = key(*number);
+                match told.numbered.get(number) {
+                    None => {
+                        left.push(key);
+                        continue;
+                    }
+                    Some(Told::Is(item)) => host.keep_item(&key, item.clone(), at),
+                    Some(Told::Missing) => self.missing.push(key.clone()),
+                    Some(Told::RepoMissing) => host.keep_gone(&key, GoneHow::Invisible, at),
+                    Some(Told::Forbidden) => host.keep_gone(&key, GoneHow::Forbidden, at),
+                    Some(Told::Unreadable(how)) => {
+                        host.trouble(&key, Why::Unreadable(how.clone()));
+                    }
+                }
+                self.read.insert(key);
+            }
+            let Some(changed) = told.changed else {
+                continue;
+            };
+            for item in changed.items {
+                let key = key(item.number);
+                let Some(entry) = host.cached(&key) else {
+                    continue;
+                };
+                let Some(known) = entry.seen().filter(|_| !self.read.contains(&key)) else {
+                    continue;
+                };
+                if item.updated_at > known.item.updated_at {
+                    // When the item itself was read stays as it was: lists lag behind.
+                    host.keep_item(&key, item, entry.read_at);
+                } else if item.updated_at == known.item.updated_at && item.state != known.item.state
+                {
+                    // Two changes in one second. Only the item itself can say which came last.
+                    fall_back.push(key);
+                }
+            }
+            let listed = self.listed.get(&part.repo).cloned().unwrap_or_default();
+            let base = locked(&host.spans).get(&part.repo).map(|span| span.base);
+            match base {
+                Some(base) if changed.complete => {
+                    host.keep_span(
+                        &part.repo,
+                        Span {
+                            base,
+                            checked_at: at,
+                        },
+                    );
+                    self.read.extend(listed);
+                }
+                _ => {
+                    let span = Span {
+                        base: at,
+                        checked_at: at,
+                    };
+                    host.keep_span(&part.repo, span);
+                    fall_back.extend(listed.into_iter().filter(|key| !self.read.contains(key)));
+                }
+            }
+        }
+        fall_back.sort();
+        fall_back.dedup();
+        (left, fall_back)
+    }
+}

@@ -1,0 +1,108 @@
+//! Items that GraphQL did not find: one REST look each tells moved from deleted from invisible.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::{Entry, Host, Key, Pass, Seen, What, Why};
+use crate::rest::{self, HOPS, Looked, RestLook};
+
+/// How many items are looked at in one pass; the others follow in later ones.
+const LOOKS: usize = 5;
+
+impl Pass<'_> {
+    /// Looks at items that GraphQL did not find.
+    pub(super) async fn look_up_missing(&mut self) {
+        let missing = std::mem::take(&mut self.missing);
+        let mut stopped = None;
+        for (n, key) in missing.iter().enumerate() {
+            if n < LOOKS && stopped.is_none() {
+                stopped = self.look_up(key).await.err();
+                if let Some(why) = &stopped {
+                    self.host.trouble(key, why.clone());
+                }
+            } else {
+                self.host
+                    .trouble(key, stopped.clone().unwrap_or(Why::NotAsked));
+            }
+        }
+    }
+
+    /// Looks at one item, and follows where it went.
+    async fn look_up(&self, key: &Key) -> Result<(), Why> {
+        let host = self.host;
+        let base = &host.wire.access().base;
+        let known = host.cached(key);
+        let known = known.as_deref().and_then(Entry::seen);
+        let mut look = RestLook::at(base, &key.repo, key.number);
+        look.etag = known.and_then(|seen| seen.etag.clone());
+        for _ in 0..=HOPS {
+            let at = Timestamp::now();
+            let raw = host.rest(&look).await?;
+            if raw.status == 304
+                && let Some(seen) = known
+            {
+                host.keep_item(key, seen.item.clone(), at);
+                return Ok(());
+            }
+            match rest::read(raw.status, &raw.headers, &raw.body) {
+                Looked::Item(item) if item.repo == key.repo && item.number == key.number => {
+                    host.keep_item(key, *item, at);
+                    host.keep_etag(key, raw.headers.etag);
+                }
+                Looked::Item(item) => {
+                    let to = rest::link_to(host.name(), &item);
+                    let new = Key {
+                        repo: item.repo.clone(),
+                        number: item.number,
+                    };
+                    host.keep_item(&new, *item, at);
+                    host.keep(
+                        key,
+                        Entry {
+                            read_at: at,
+                            what: What::Moved { to },
+                            talk: None,
+                        },
+                    );
+                }
+                Looked::Gone(how) => host.keep_gone(key, how, at),
+                Looked::Unclear(how) => host.trouble(key, Why::Unreadable(how)),
+                Looked::Redirect => {
+                    match RestLook::after_redirect(base, raw.headers.location.as_deref()) {
+                        Ok(next) => {
+                            look = next;
+                            continue;
+                        }
+                        Err(how) => host.trouble(key, Why::Unreadable(how)),
+                    }
+                }
+            }
+            return Ok(());
+        }
+        host.trouble(key, Why::Unreadable("redirects without end".to_owned()));
+        Ok(())
+    }
+}
+
+impl Host {
+    fn keep_etag(&self, key: &Key, etag: Option<String>) {
+        let Some(entry) = self.cached(key) else {
+            return;
+        };
+        if let What::Is(seen) = &entry.what {
+            let seen = Seen {
+                etag,
+                ..(**seen).clone()
+            };
+            self.keep(
+                key,
+                Entry {
+                    read_at: entry.read_at,
+                    what: What::Is(Box::new(seen)),
+                    talk: entry.talk.as_ref().map(Arc::clone),
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Lists the issues of a repository, page by page, with everything that a task can be made from.
+//!
+//! Unlike a look, a listing is something that a person waits for: what goes wrong is an error. Pages of a hundred, so a
+//! thousand issues cost ten requests, eleven where the server does not know dependencies between issues, and one more
+//! for a milestone given by its title or for `@me`.
+
+use std::sync::Arc;
+
+use cf_core::Repo;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::answer::Why;
+use crate::client::{GitHub, Host, Miss, locked_pass};
+use crate::item::{Association, Comment, ItemState};
+use crate::reply::Reply;
+use crate::request::{IssuePage, Query};
+
+mod read;
+
+pub use read::blockers_named_in;
+
+/// The most issues of a page.
+const PAGE: u32 = 100;
+/// The fewest; whatever fails with so few does not fail for its size.
+const SMALLEST_PAGE: u32 = 5;
+
+/// Which issues are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IssueFilter {
+    /// Only issues that have all of these labels, by name, without regard to case.
+    pub labels: Vec<String>,
+    /// Only issues of this milestone: its number, its title, or `*` for any.
+    pub milestone: Option<String>,
+    /// Only issues of this assignee: a login, `@me`, or `*` for anybody.
+    pub assignee: Option<String>,
+    /// Open ones, closed ones, or both.
+    pub states: IssueStates,
+    /// At most so many.
+    pub limit: Option<usize>,
+    /// How many of each issue's newest comments come along, at most 100.
+    pub comments: u32,
+}
+
+/// Open issues, closed ones, or both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IssueStates {
+    /// Open ones.
+    #[default]
+    Open,
+    /// Closed ones.
+    Closed,
+    /// Both.
+    All,
+}
+
+/// An issue with what a task can be made from. All texts are foreign.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedIssue {
+    /// GitHub's global id of it.
+    pub node_id: String,
+    /// Its number.
+    pub number: u64,
+    /// Its title.
+    pub title: String,
+    /// Its text, as written; GitHub allows 65,536 characters.
+    pub body: String,
+    /// The address that a person can open.
+    pub url: String,
+    /// Where it stands.
+    pub state: ItemState,
+    /// The names of its labels.
+    pub labels: Vec<String>,
+    /// The title of its milestone.
+    pub milestone: Option<String>,
+    /// The logins of its assignees.
+    pub assignees: Vec<String>,
+    /// Its author's login; missing when the account is gone.
+    pub author: Option<String>,
+    /// How the author stands to the repository.
+    pub association: Association,
+    /// When it was opened.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// The issues that block it, by the tracker's word. Empty where the server does not know such relations.
+    pub blocked_by: Vec<Blocking>,
+    /// Its newest comments, oldest first, as many as were asked for.
+    pub comments: Vec<Comment>,
+}
+
+/// An issue that blocks another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocking {
+    /// Its repository.
+    pub repo: Repo,
+    /// Its number.
+    pub number: u64,
+    /// Whether it is open still.
+    pub open: bool,
+}
+
+/// A page of issues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The issues, oldest first.
+    pub issues: Vec<ImportedIssue>,
+    /// How many GitHub says there are in all, before filters that it does not know; for showing progress.
+    pub total: Option<u64>,
+}
+
+/// Why a listing ended early.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The host may not be asked.
+    #[error("{0}")]
+    Host(String),
+    /// The repository is not there, or not for this token.
+    #[error("{host}/{repo} does not exist, or the token cannot see it")]
+    NoRepository {
+        /// The host.
+        host: String,
+        /// The repository.
+        repo: Repo,
+    },
+    /// No milestone has this title.
+    #[error("{repo} has no milestone {title:?}{}", known(.titles))]
+    NoMilestone {
+        /// The repository.
+        repo: Repo,
+        /// The title that was given.
+        title: String,
+        /// Titles that are like it.
+        titles: Vec<String>,
+    },
+    /// A request failed, or may not be sent now.
+    #[error("the issues of {repo} cannot be read: {why}")]
+    Failed {
+        /// The repository.
+        repo: Repo,
+        /// Why.
+        why: Why,
+    },
+}
+
+fn known(titles: &[String]) -> String {
+    if titles.is_empty() {
+        String::new()
+    } else {
+        format!("; there is {}", titles.join(", "))
+    }
+}
+
+/// A listing under way.
+#[derive(Debug)]
+pub struct Listing {
+    host: Arc<Host>,
+    repo: Repo,
+    filter: IssueFilter,
+    /// GitHub's filter, once milestone and assignee are known by the words that it takes.
+    asked: Option<Map<String, Value>>,
+    after: Option<String>,
+    first: u32,
+    blocked_by: bool,
+    left: usize,
+    done: bool,
+}
+
+impl GitHub {
+    /// Begins to list the issues of a repository; nothing is sent before [`Listing::next`].
+    ///
+    /// # Errors
+    ///
+    /// The host may not be asked.
+    pub fn list_issues(
+        &self,
+        host: &str,
+        repo: Repo,
+        filter: IssueFilter,
+    ) -> Result<Listing, ImportError> {
+        let host = self.host(host).map_err(ImportError::Host)?;
+        Ok(Listing {
+            host,
+            repo,
+            left: filter.limit.unwrap_or(usize::MAX),
+            filter,
+            asked: None,
+            after: None,
+            first: PAGE,
+            blocked_by: true,
+            done: false,
+        })
+    }
+}
+
+impl Listing {
+    /// Reads the next page; nothing after the last one.
+    ///
+    /// # Errors
+    ///
+    /// The repository or milestone is not there, or a request failed. Calling again tries the same page once more.
+    pub async fn next(&mut self) -> Result<Option<Page>, ImportError> {
+        if self.done || self.left == 0 {
+            return Ok(None);
+        }
+        let host = Arc::clone(&self.host);
+        let _sending = locked_pass(&host).await;
+        let asked = if let Some(asked) = &self.asked {
+            asked.clone()
+        } else {
+            let asked = self.filter_words().await?;
+            self.asked.insert(asked).clone()
+        };
+        let mut reply = self.page(asked).await?;
+        let page = read::page(&mut reply).ok_or_else(|| ImportError::NoRepository {
+            host: self.host.access_host().to_owned(),
+            repo: self.repo.clone(),
+        })?;
+        self.after = page.next;
+        self.done = self.after.is_none();
+        let mut issues: Vec<ImportedIssue> = page
+            .issues
+            .into_iter()
+            .filter(|issue| has_all(&issue.labels, &self.filter.labels))
+            .collect();
+        issues.truncate(self.left);
+        self.left -= issues.len();
+        Ok(Some(Page {
+            issues,
+            total: page.total,
+        }))
+    }
+
+    /// Sends the request for a page, with fewer issues or without dependencies where the server asks for that.
+    async fn page(&mut self, filter: Map<String, Value>) -> Result<Reply, ImportError> {
+        loop {
+            let first = self
+                .first
+                .min(u32::try_from(self.left).unwrap_or(PAGE))
+                .max(1);
+            let query = Query::Issues(IssuePage {
+                repo: self.repo.clone(),
+                filter: filter.clone(),
+                after: self.after.clone(),
+                // With labels to be checked here, a short page would cost more requests.
+                first: if self.filter.labels.is_empty() {
+                    first
+                } else {
+                    self.first
+                },
+                comments: self.filter.comments.min(100),
+                blocked_by: self.blocked_by,
+            });
+            match self.host.query(&query, self.first as usize * 10).await {
+                Ok(reply) => return Ok(reply),
+                Err(Miss::TooMuch { .. }) if self.first > SMALLEST_PAGE => {
+                    self.first = (self.first / 2).max(SMALLEST_PAGE);
+                }
+                Err(Miss::UnknownField(_)) if self.blocked_by => self.blocked_by = false,
+                Err(miss) => return Err(self.failed(miss)),
+            }
+        }
+    }
+
+    /// Turns the filter into the words that GitHub takes, which may need a look-up.
+    async fn filter_words(&self) -> Result<Map<String, Value>, ImportError> {
+        let mut words = Map::new();
+        let states: &[&str] = match self.filter.states {
+            IssueStates::Open => &["OPEN"],
+            IssueStates::Closed => &["CLOSED"],
+            IssueStates::All => &["OPEN", "CLOSED"],
+        };
+        words.insert("states".to_owned(), json!(states));
+        if !self.filter.labels.is_empty() {
+            words.insert("labels".to_owned(), json!(self.filter.labels));
+        }
+        match self.filter.assignee.as_deref() {
+            None => {}
+            Some("@me") => {
+                words.insert("assignee".to_owned(), self.viewer().await?.into());
+            }
+            Some(login) => {
+                words.insert("assignee".to_owned(), login.into());
+            }
+        }
+        match self.filter.milestone.as_deref() {
+            None => {}
+            Some(number) if number == "*" || number.parse::<u32>().is_ok() => {
+                words.insert("milestoneNumber".to_owned(), number.into());
+            }
+            Some(title) => {
+                let number = self.milestone(title).await?;
+                words.insert("milestoneNumber".to_owned(), number.to_string().into());
+            }
+        }
+        Ok(words)
+    }
+
+    async fn viewer(&self) -> Result<String, ImportError> {
+        let reply = self
+            .host
+            .query(&Query::Viewer, 1)
+            .await
+            .map_err(|miss| self.failed(miss))?;
+        read::viewer(&reply).ok_or_else(|| {
+            self.failed(Miss::Stop(Why::Unreadable(
+                "a reply without the account".to_owned(),
+            )))
+        })
+    }
+
+    async fn milestone(&self, title: &str) -> Result<u64, ImportError> {
+        let query = Query::Milestones {
+            repo: self.repo.clone(),
+            text: title.to_owned(),
+        };
+        let reply = self
+            .host
+            .query(&query, 1)
+            .await
+            .map_err(|miss| self.failed(miss))?;
+        let known = read::milestones(&reply).ok_or_else(|| ImportError::NoRepository {
+            host: self.host.access_host().to_owned(),
+            repo: self.repo.clone(),
+        })?;
+        known
+            .iter()
+            .find(|(_, name)| name == title)
+            .or_else(|| {
+                known
+                    .iter()
+                    .find(|(_, name)| name.eq_ignore_ascii_case(title))
+            })
+            .map(|(number, _)| *number)
+            .ok_or_else(|| ImportError::NoMilestone {
+                repo: self.repo.clone(),
+                title: title.to_owned(),
+                titles: known.into_iter().map(|(_, name)| name).collect(),
+            })
+    }
+
+    fn failed(&self, miss: Miss) -> ImportError {
+        let why = match miss {
+            Miss::Stop(why) => why,
+            Miss::TooMuch { how, .. } => Why::Failed(how),
+            Miss::Forbidden => Why::Failed("the token may not read them".to_owned()),
+            Miss::UnknownField(how) => Why::Unreadable(how),
+        };
+        ImportError::Failed {
+            repo: self.repo.clone(),
+            why,
+        }
+    }
+}
+
+fn has_all(labels: &[String], wanted: &[String]) -> bool {
+    wanted.iter().all(|wanted| {
+        labels
+            .iter()
+            .any(|label| label.eq_ignore_ascii_case(wanted))
+    })
+}

@@ -1,0 +1,116 @@
+//! What is worth keeping between processes: answers, how far each repository's list of changes was read, budgets and
+//! pauses. Plain values with serde; the caller keeps them where it likes. No token and no comment is among them.
+
+use cf_core::{Link, Repo};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::answer::GoneHow;
+use crate::item::{FoundPr, Item};
+use crate::pace::Pace;
+
+/// What was learned, or what somebody learned earlier.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Saved {
+    /// Answers, one for each link.
+    pub snapshots: Vec<Snapshot>,
+    /// How far the lists of changes were read, one for each repository.
+    pub marks: Vec<Mark>,
+    /// Budgets and pauses, one for each host.
+    pub hosts: Vec<HostState>,
+}
+
+impl Saved {
+    /// Whether there is nothing to keep.
+    pub fn is_empty(&self) -> bool {
+        self.snapshots.is_empty() && self.marks.is_empty() && self.hosts.is_empty()
+    }
+}
+
+/// The last answer about one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The host, in lower case.
+    pub host: String,
+    /// The repository that was asked.
+    pub repo: Repo,
+    /// The number that was asked for.
+    pub number: u64,
+    /// [`crate::Token::fingerprint`] of the token that it was read with.
+    pub token: u64,
+    /// When the answer was asked for, by this machine's clock.
+    pub read_at: Timestamp,
+    /// The answer.
+    pub what: What,
+}
+
+/// What an answer said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// The item stands so.
+    Is(Box<Seen>),
+    /// It is not there.
+    Gone {
+        /// How.
+        how: GoneHow,
+        /// How many looks in a row have found it gone.
+        looks: u32,
+    },
+    /// It lives elsewhere.
+    Moved {
+        /// Where.
+        to: Link,
+    },
+}
+
+/// An item as it was read, with what was found through it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The item.
+    #[serde(flatten)]
+    pub item: Item,
+    /// Whether it has changed since pull requests that close it were last looked for.
+    pub moved: bool,
+    /// The item's `updated_at` when they were looked for; nothing when nobody has.
+    pub found_at: Option<Timestamp>,
+    /// Those pull requests.
+    pub found: Vec<FoundPr>,
+    /// The validator of the REST look, for an item that only such a look finds.
+    #[serde(default)]
+    pub etag: Option<String>,
+}
+
+/// How far one repository's list of changes was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// Every item that was read at or after this time is covered by the lists read since.
+    pub base: Timestamp,
+    /// When the last complete list was asked for.
+    pub checked_at: Timestamp,
+}
+
+/// A [`Span`] with the repository that it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The host, in lower case.
+    pub host: String,
+    /// The repository.
+    pub repo: Repo,
+    /// [`crate::Token::fingerprint`] of the token that it was read with.
+    pub token: u64,
+    /// How far.
+    pub span: Span,
+}
+
+/// Budget, pause and chunk size of one host with one token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostState {
+    /// The host, in lower case.
+    pub host: String,
+    /// [`crate::Token::fingerprint`] of the token that the budget belongs to.
+    pub token: u64,
+    /// The state.
+    pub pace: Pace,
+}

@@ -1,0 +1,264 @@
+//! Where the measuring happens: the programs, a scratch folder on a real disk, and workspaces of a given size.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Instant;
+
+use crate::problem::Problem;
+use crate::repo::{Repo, output};
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Agents that are dispatched in one turn.
+    pub(crate) dispatch: usize,
+    /// Tasks of the store that is listed and counted.
+    pub(crate) store: usize,
+    /// The two batches whose cost per task is compared.
+    pub(crate) growth: (usize, usize),
+    /// Changes by another process.
+    pub(crate) reactions: usize,
+    /// How long an idle conductor is watched, in seconds.
+    pub(crate) idle_seconds: u64,
+    /// Events that are appended in one turn.
+    pub(crate) events: usize,
+    /// How often a short program is started in one turn.
+    pub(crate) starts: usize,
+}
+
+const FULL: Sizes = Sizes {
+    dispatch: 200,
+    store: 10_000,
+    growth: (10_000, 100_000),
+    reactions: 300,
+    idle_seconds: 30,
+    events: 5_000,
+    starts: 20,
+};
+
+const QUICK: Sizes = Sizes {
+    dispatch: 60,
+    store: 10_000,
+    growth: (500, 5_000),
+    reactions: 40,
+    idle_seconds: 6,
+    events: 1_000,
+    starts: 10,
+};
+
+/// What an agent that does nothing is.
+#[derive(Clone, Copy)]
+pub(crate) enum Agent {
+    /// The script `/bin/true > /dev/null`, run by `/bin/sh -c`: what a task's `run` is.
+    Script,
+    /// A program that ends at once, started without a shell: what an engine from the configuration is.
+    Program,
+    /// A script that leaves its pid in a file and then sleeps until it is stopped.
+    Sleeper,
+}
+
+/// The script that stands for a task's `run`, the same for everybody who is measured.
+pub(crate) const SCRIPT: &str = "/bin/true > /dev/null";
+
+/// The programs, the scratch folder, and what has been made once for several rows.
+pub(crate) struct Stage {
+    pub(crate) cf: PathBuf,
+    pub(crate) floor: PathBuf,
+    pub(crate) noop: PathBuf,
+    pub(crate) scratch: PathBuf,
+    pub(crate) sizes: Sizes,
+    pub(crate) root: PathBuf,
+    made: Cell<usize>,
+    stores: RefCell<HashMap<usize, Rc<Workspace>>>,
+    kept: RefCell<HashMap<&'static str, Vec<f64>>>,
+}
+
+/// A workspace made for measuring. It goes when the last user of it does.
+pub(crate) struct Workspace {
+    pub(crate) folder: PathBuf,
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        // What cannot be removed lies in the build folder and harms nobody.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Workspace {
+    pub(crate) fn db(&self) -> PathBuf {
+        self.folder.join(".cf/state.db")
+    }
+
+    /// Where the sleeping agents leave their pids, a file a task.
+    pub(crate) fn pids(&self) -> PathBuf {
+        self.folder.join("pids")
+    }
+}
+
+impl Stage {
+    pub(crate) fn new(repo: &Repo, quick: bool) -> Result<Self, Problem> {
+        let target = repo.target()?;
+        let release = target.join("release");
+        let scratch = target.join("bench");
+        fs::create_dir_all(scratch.join("home"))?;
+        Ok(Self {
+            cf: release.join("cf").canonicalize()?,
+            floor: release.join("cf-floor"),
+            noop: release.join("cf-noop"),
+            scratch,
+            sizes: if quick { QUICK } else { FULL },
+            root: repo.root.clone(),
+            made: Cell::new(std::process::id() as usize * 1000),
+            stores: RefCell::default(),
+            kept: RefCell::default(),
+        })
+    }
+
+    /// Tells whether a peer was installed for the measuring.
+    pub(crate) fn has(&self, program: &str) -> bool {
+        self.peer(program).is_file()
+    }
+
+    /// Where a peer would be that was installed for the measuring.
+    pub(crate) fn peer(&self, program: &str) -> PathBuf {
+        self.scratch.join("peers/bin").join(program)
+    }
+
+    /// `cf`, with a home of its own and nothing of the caller's settings.
+    pub(crate) fn cf(&self) -> Command {
+        let mut command = Command::new(&self.cf);
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if name.starts_with("CF_") || name.ends_with("_TOKEN") || name.starts_with("XDG_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .env("HOME", self.scratch.join("home"))
+            .current_dir(&self.scratch)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// `cf` in a workspace.
+    pub(crate) fn cf_in(&self, workspace: &Workspace, args: &[&str]) -> Command {
+        let mut command = self.cf();
+        command.arg("-C").arg(&workspace.folder).args(args);
+        command
+    }
+
+    /// Returns a fresh workspace with so many tasks in it.
+    pub(crate) fn workspace(&self, tasks: usize, agent: Agent) -> Result<Workspace, Problem> {
+        self.made.set(self.made.get() + 1);
+        let workspace = Workspace {
+            folder: self.scratch.join(format!("workspace-{}", self.made.get())),
+        };
+        fs::create_dir_all(workspace.pids())?;
+        let mut init = self.cf();
+        output(init.arg("init").arg(&workspace.folder))?;
+        if matches!(agent, Agent::Program) {
+            let config = workspace.folder.join(".cf/config.toml");
+            let mut text = fs::read_to_string(&config).unwrap_or_default();
+            write!(
+                text,
+                "\n[engines.noop]\ncommand = [\"{}\"]\nprompt = \"file\"\n",
+                self.noop.display()
+            )
+            .expect("writing to a string cannot fail");
+            fs::write(&config, text)?;
+        }
+        let plan = workspace.folder.join("plan.toml");
+        fs::write(&plan, plan_text(&workspace, tasks, agent))?;
+        output(self.cf_in(&workspace, &["tasks", "import"]).arg(&plan))?;
+        Ok(workspace)
+    }
+
+    /// Returns the workspace of so many tasks that several rows read and none changes.
+    pub(crate) fn store(&self, tasks: usize) -> Result<Rc<Workspace>, Problem> {
+        if let Some(found) = self.stores.borrow().get(&tasks) {
+            return Ok(Rc::clone(found));
+        }
+        let made = Rc::new(self.workspace(tasks, Agent::Script)?);
+        self.stores.borrow_mut().insert(tasks, Rc::clone(&made));
+        Ok(made)
+    }
+
+    /// Measures once what two rows look at from two sides.
+    pub(crate) fn once(
+        &self,
+        name: &'static str,
+        measure: impl FnOnce() -> Result<Vec<f64>, Problem>,
+    ) -> Result<Vec<f64>, Problem> {
+        if let Some(kept) = self.kept.borrow().get(name) {
+            return Ok(kept.clone());
+        }
+        let samples = measure()?;
+        self.kept.borrow_mut().insert(name, samples.clone());
+        Ok(samples)
+    }
+
+    /// Returns a path in the scratch folder at which nothing is.
+    pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf, Problem> {
+        self.made.set(self.made.get() + 1);
+        let folder = self.scratch.join(format!("fresh-{}", self.made.get()));
+        fs::create_dir_all(&folder)?;
+        Ok(folder.join(name))
+    }
+}
+
+fn plan_text(workspace: &Workspace, tasks: usize, agent: Agent) -> String {
+    let what = match agent {
+        Agent::Script => format!("run = '{SCRIPT}'"),
+        Agent::Program => "engine = 'noop'".to_owned(),
+        Agent::Sleeper => format!(
+            "run = 'echo $$ > {pids}/$CF_TASK_KEY.new && mv {pids}/$CF_TASK_KEY.new {pids}/$CF_TASK_KEY && exec sleep 3600'",
+            pids = workspace.pids().display()
+        ),
+    };
+    let mut plan = String::new();
+    for task in 0..tasks {
+        writeln!(
+            plan,
+            "[[task]]\nkey = 't{task}'\ntitle = 'Task number {task} of the measurement'\n{what}\n"
+        )
+        .expect("writing to a string cannot fail");
+    }
+    plan
+}
+
+/// Removes what [`Stage::fresh`] gave a place to.
+pub(crate) fn remove(path: &Path) {
+    if let Some(folder) = path.parent() {
+        // What cannot be removed lies in the build folder and harms nobody.
+        let _ = fs::remove_dir_all(folder);
+    }
+}
+
+/// Runs a command that must succeed, its output thrown away, and returns the milliseconds that it took.
+pub(crate) fn timed_ms(command: &mut Command) -> Result<f64, Problem> {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let start = Instant::now();
+    let child = command
+        .spawn()
+        .map_err(|error| Problem::new(format!("{}: {error}", crate::repo::show(command))))?;
+    let output = child.wait_with_output()?;
+    let elapsed = start.elapsed().as_secs_f64() * 1000.0;
+    if output.status.success() {
+        return Ok(elapsed);
+    }
+    Err(Problem::new(format!(
+        "`{}` failed ({}): {}",
+        crate::repo::show(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    )))
+}

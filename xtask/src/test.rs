@@ -1,0 +1,53 @@
+//! `cargo xtask test` and `cargo xtask test-integration`.
+
+use std::path::Path;
+
+use crate::problem::Problem;
+use crate::readme;
+use crate::repo::{Repo, must};
+
+const CONSUMER: &str = "tests-consumer/cf-reconcile-consumer/Cargo.toml";
+
+/// Every test of the workspace, then what cannot be a test inside it.
+pub(crate) fn every(repo: &Repo) -> Result<(), Problem> {
+    must(&mut repo.cargo(&["test", "--workspace"]))?;
+    outside_the_workspace(repo)
+}
+
+/// The tests with real processes, and those that look at the project from outside.
+///
+/// With a filter only the tests of `cf`'s integration binary that have the text in their name.
+pub(crate) fn integration(repo: &Repo, filter: Option<&str>) -> Result<(), Problem> {
+    let mut cargo = repo.cargo(&["test", "-p", "cf-cli", "--test", "it"]);
+    if let Some(filter) = filter {
+        return must(cargo.args(["--", filter]));
+    }
+    must(&mut cargo)?;
+    outside_the_workspace(repo)
+}
+
+fn outside_the_workspace(repo: &Repo) -> Result<(), Problem> {
+    readme_commands(repo)?;
+    consumer(repo)
+}
+
+/// The README's own commands, run as they are written in a clean copy of the tree.
+fn readme_commands(repo: &Repo) -> Result<(), Problem> {
+    let ran = readme::run_commands(repo)?;
+    println!("README: {ran} commands run as written");
+    Ok(())
+}
+
+/// A crate outside the workspace that depends on `cf-reconcile` alone is built, tested and run.
+fn consumer(repo: &Repo) -> Result<(), Problem> {
+    if !repo.root.join(CONSUMER).is_file() {
+        return Err(Problem::new(format!("{CONSUMER} is missing"))
+            .hint("it shows that cf-reconcile can be used by itself"));
+    }
+    let target = repo.target()?.join("consumer");
+    for verb in ["run", "test"] {
+        let mut cargo = repo.cargo(&[verb, "--manifest-path", CONSUMER, "--target-dir"]);
+        must(cargo.arg(Path::new(&target)))?;
+    }
+    Ok(())
+}
