@@ -61,7 +61,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
         Command::Explain(args) => explain::run(&args, console),
         Command::Events(args) => events::run(&args, console),
         Command::Config(command) => config::run(&command, console),
-        Command::Completions(args) => completions::run(&args, console),
+        Command::Completions(args) => completions::run(&args),
     }
 }
 

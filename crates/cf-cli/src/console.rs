@@ -110,16 +110,6 @@ impl Console {
         }
     }
 
-    /// Standard output, buffered. What is written must be flushed by the caller.
-    pub(crate) fn out(&self) -> BufWriter<StdoutLock<'static>> {
-        BufWriter::with_capacity(64 * 1024, io::stdout().lock())
-    }
-
-    /// Standard error.
-    pub(crate) fn err(&self) -> StderrLock<'static> {
-        io::stderr().lock()
-    }
-
     /// `text` for standard output.
     pub(crate) const fn paint<T>(&self, look: Look, text: T) -> Painted<T> {
         Painted {
@@ -167,7 +157,7 @@ impl Console {
         if self.quiet || self.json {
             return Ok(());
         }
-        let mut out = self.out();
+        let mut out = out();
         writeln!(out, "{line}")?;
         out.flush()
     }
@@ -176,11 +166,7 @@ impl Console {
     pub(crate) fn warn(&self, line: fmt::Arguments<'_>) {
         if !self.quiet {
             // Nobody is left to be told when standard error is closed.
-            let _ = writeln!(
-                self.err(),
-                "{} {line}",
-                self.paint_err(Look::Warn, "warning:")
-            );
+            let _ = writeln!(err(), "{} {line}", self.paint_err(Look::Warn, "warning:"));
         }
     }
 
@@ -190,11 +176,21 @@ impl Console {
     ///
     /// Standard output refuses.
     pub(crate) fn print_json(&self, value: &impl serde::Serialize) -> io::Result<()> {
-        let mut out = self.out();
+        let mut out = out();
         serde_json::to_writer(&mut out, value)?;
         out.write_all(b"\n")?;
         out.flush()
     }
+}
+
+/// Standard output, buffered. What is written must be flushed by the caller.
+pub(crate) fn out() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+}
+
+/// Standard error.
+pub(crate) fn err() -> StderrLock<'static> {
+    io::stderr().lock()
 }
 
 fn terminal_width() -> usize {

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of plans or settings; [`crate::plan`] and [`crate::config`] say what a file may hold.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::io::Read;
 use std::ops::Range;
@@ -22,6 +23,8 @@ const MOST_PROBLEMS: usize = 20;
 pub(crate) struct Document {
     name: String,
     text: String,
+    /// Where each line break is, found when a line is first asked for: asking for many costs no more than reading once.
+    breaks: OnceCell<Vec<usize>>,
 }
 
 /// A file that cannot be used.
@@ -135,6 +138,7 @@ impl Document {
         Self {
             name: name.to_owned(),
             text,
+            breaks: OnceCell::new(),
         }
     }
 
@@ -150,7 +154,14 @@ impl Document {
 
     /// The line, counted from 1, of a byte offset.
     pub(crate) fn line(&self, at: usize) -> usize {
-        line_at(&self.text.as_bytes()[..at.min(self.text.len())])
+        let breaks = self.breaks.get_or_init(|| {
+            let bytes = self.text.bytes().enumerate();
+            bytes
+                .filter(|(_, byte)| *byte == b'\n')
+                .map(|(at, _)| at)
+                .collect()
+        });
+        breaks.partition_point(|newline| *newline < at) + 1
     }
 
     /// Reads the text as TOML.
@@ -172,8 +183,9 @@ impl Document {
     }
 }
 
+/// The number of the line that begins or goes on behind these bytes, from 1.
 fn line_at(before: &[u8]) -> usize {
-    before.iter().filter(|b| **b == b'\n').count() + 1
+    before.split(|byte| *byte == b'\n').count()
 }
 
 /// Complaints about one document, collected so that a person sees all of them at once.

@@ -214,7 +214,7 @@ fn print(
             text::clean(hint)
         );
     }
-    let _ = console.err().write_all(told.as_bytes());
+    let _ = crate::console::err().write_all(told.as_bytes());
 }
 
 fn print_json(message: &str, causes: &[String], hint: Option<&str>, exit_code: u8) {
@@ -285,6 +285,10 @@ fn store_hint(error: &StoreError) -> Option<String> {
                 format!("make {} readable and writable", folder.display())
             }
         }
+        StoreError::ReadOnly { path } => format!(
+            "make it and {} writable; reading works as it is",
+            path.parent().unwrap_or(path).display()
+        ),
         StoreError::Missing { .. } => "make a workspace with `cf init`".to_owned(),
         StoreError::Foreign { path } => format!(
             "the file was not touched; move {} away and run `cf init`",

@@ -72,7 +72,7 @@ impl Progress {
             View::Quiet | View::Json => Ok(()),
             View::Lines => match told {
                 Some(told) => {
-                    let mut out = self.console.out();
+                    let mut out = crate::console::out();
                     writeln!(out, "{}", self.console.paint(told.look, told.text))?;
                     out.flush()
                 }
@@ -103,15 +103,10 @@ impl Progress {
     }
 
     /// Time has passed: clocks move on, and logs may have grown.
-    ///
-    /// # Errors
-    ///
-    /// The output refuses.
-    pub(crate) fn tick(&mut self) -> io::Result<()> {
+    pub(crate) fn tick(&mut self) {
         if let View::Live(live) = &mut self.view {
             live.tick();
         }
-        Ok(())
     }
 
     /// Takes away what changes in place, so that the summary can follow.

@@ -13,6 +13,7 @@ pub use sweep::{Lost, SessionTrust, Swept, remains, sweep};
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -356,18 +357,20 @@ pub(crate) fn end_for_certain(identity: &Identity, patience: Duration) {
     let Some(pidfd) = pidfd.filter(|_| is_same(identity)) else {
         return;
     };
-    let ended_within = |time: Duration| {
-        let time = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-        matches!(poll(&mut fds, Some(&time)), Ok(1..))
-    };
-    if !ended_within(patience) {
+    if !has_ended(&pidfd, patience) {
         let _ = pidfd_send_signal(&pidfd, Signal::KILL);
-        ended_within(patience);
+        has_ended(&pidfd, patience);
     }
+}
+
+/// Whether the process behind a pidfd has ended, after waiting for that at most `patience`.
+pub(crate) fn has_ended(pidfd: impl AsFd, patience: Duration) -> bool {
+    let patience = Timespec {
+        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: patience.subsec_nanos().into(),
+    };
+    let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+    matches!(poll(&mut fds, Some(&patience)), Ok(1..))
 }
 
 #[cfg(test)]

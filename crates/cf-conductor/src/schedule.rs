@@ -131,6 +131,9 @@ pub struct Schedule {
     touched: Vec<usize>,
     notes: Vec<Note>,
     first_bad: Option<String>,
+    /// How many nodes were looked at so far; tests bound it.
+    #[cfg(test)]
+    looks: usize,
 }
 
 impl Schedule {
@@ -157,6 +160,8 @@ impl Schedule {
             touched: Vec::new(),
             notes: Vec::new(),
             first_bad: None,
+            #[cfg(test)]
+            looks: 0,
         };
         for member in members {
             schedule.add_member(member);
@@ -449,7 +454,7 @@ impl Schedule {
         now: Timestamp,
     ) {
         let Some(at) = self.member(task) else { return };
-        self.nodes[at].gate = Gate::Open;
+        self.set_gate(task, Gate::Open);
         self.change_with(task, finding, why, |row| {
             row.phase = Phase::Waiting;
             row.outcome = None;
@@ -650,6 +655,10 @@ impl Schedule {
     }
 
     fn reconsider_at(&mut self, at: usize, now: Timestamp) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         if self.mode == Mode::Closing {
             return;
         }
@@ -678,6 +687,10 @@ impl Schedule {
         let node = &self.nodes[at];
         let task = node.row.task;
         if node.dead > 0 {
+            #[cfg(test)]
+            {
+                self.looks += node.depends_on.len();
+            }
             let decision = decide_waiting(node.depends_on.iter().map(|&on| &self.nodes[on].told));
             if let WaitingDecision::Skip(reason) = decision {
                 self.finish(task, Outcome::Skipped, &reason, now, None);
@@ -739,6 +752,9 @@ impl Schedule {
         self.waiting_for_others -= usize::from(waits_for_others(&self.nodes[at]));
         let node = &mut self.nodes[at];
         edit(&mut node.row);
+        if node.row.phase != Phase::Finished {
+            node.row.outcome = None;
+        }
         if node.row.phase != Phase::Queued {
             node.gate = Gate::Open;
         }
@@ -798,6 +814,18 @@ impl Schedule {
                 }
             })
             .collect()
+    }
+
+    /// Whether something happened to a task, since it was stored last, that its next change would hide.
+    pub fn has_a_story(&self, task: TaskId) -> bool {
+        self.member(task).is_some_and(|at| {
+            let node = &self.nodes[at];
+            let came_back = matches!(
+                node.before.0,
+                Phase::Finished | Phase::Held | Phase::Running | Phase::Stopping
+            );
+            node.dirty && (came_back || node.finding.is_some() || node.why.is_some())
+        })
     }
 
     /// Takes what else is to be told.

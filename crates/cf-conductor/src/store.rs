@@ -45,6 +45,12 @@ pub enum StoreError {
         /// What SQLite said.
         source: rusqlite::Error,
     },
+    /// The database may be read, and not written.
+    #[error("the workspace database at {path} cannot be written")]
+    ReadOnly {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// There is no database file.
     #[error("there is no workspace database at {path}")]
     Missing {
@@ -236,6 +242,7 @@ impl Store {
         let path = workspace.database();
         let conn = open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         let conn = migrate::up_to_date(conn, workspace)?;
+        refuse_read_only(&conn, &path)?;
         let wake =
             Some(
                 WakeFile::open(&workspace.wake_file()).map_err(|source| StoreError::File {
@@ -545,6 +552,16 @@ fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
             source,
         })?;
     Ok(conn)
+}
+
+/// SQLite opens a file that it may not write without a word, and fails at the first write.
+fn refuse_read_only(conn: &Connection, path: &Path) -> Result<()> {
+    if conn.is_readonly("main").unwrap_or(false) {
+        return Err(StoreError::ReadOnly {
+            path: path.to_owned(),
+        });
+    }
+    Ok(())
 }
 
 fn uri_escape(path: &Path) -> String {

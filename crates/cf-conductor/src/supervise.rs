@@ -165,7 +165,7 @@ impl Supervisor {
             retiring: false,
             buffer: vec![0; 64 * 1024].into_boxed_slice(),
         };
-        supervisor.say(&Record::Hello(Identity::of_self(id)?));
+        say(&Record::Hello(Identity::of_self(id)?));
         Ok(supervisor)
     }
 
@@ -174,7 +174,7 @@ impl Supervisor {
         while !self.retiring {
             match self.gate.pop() {
                 Some(Frame::Job(job)) => {
-                    self.attempt(*job);
+                    self.attempt(&job);
                     continue;
                 }
                 // It was meant for an attempt that ended by itself in the meantime.
@@ -187,7 +187,7 @@ impl Supervisor {
             if Signals::take(&self.signals.term) || Signals::take(&self.signals.kill) {
                 return Ok(());
             }
-            self.gate.fill()?;
+            self.gate.fill();
         }
         Ok(())
     }
@@ -196,13 +196,13 @@ impl Supervisor {
     fn write(&mut self, record: &Record) -> bool {
         self.file.append(record).is_ok()
     }
+}
 
-    /// Tells the conductor, if there still is one.
-    fn say(&self, record: &Record) {
-        let bytes = record.to_bytes();
-        // One write of at most PIPE_BUF bytes is never cut. Nobody listening is no reason to stop.
-        let _ = rustix::io::retry_on_intr(|| rustix::io::write(io::stdout().as_fd(), &bytes));
-    }
+/// Tells the conductor, if there still is one.
+fn say(record: &Record) {
+    let bytes = record.to_bytes();
+    // One write of at most PIPE_BUF bytes is never cut. Nobody listening is no reason to stop.
+    let _ = rustix::io::retry_on_intr(|| rustix::io::write(io::stdout().as_fd(), &bytes));
 }
 
 #[cfg(test)]

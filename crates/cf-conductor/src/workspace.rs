@@ -135,6 +135,8 @@ impl Workspace {
         };
         let root = root.canonicalize().map_err(file("resolve", root))?;
         if let Some(found) = Self::at(&root)? {
+            // What is there must be a database of ours, or it is said now.
+            Store::open_to_read(&found)?;
             return Ok((found, false));
         }
         let workspace = Self { root };
@@ -168,6 +170,59 @@ impl Workspace {
         .map_err(file("write", &config))?;
         Store::create(&workspace)?;
         Ok((workspace, true))
+    }
+
+    /// Refuses a workspace whose commands may come from somebody else: settings or tasks that others can write, or a
+    /// `.cf` that git carries from checkout to checkout. Asked before anything of it is run.
+    ///
+    /// # Errors
+    ///
+    /// It is refused; the error says why.
+    pub fn refuse_untrusted(&self) -> Result<(), WorkspaceError> {
+        let me = rustix::process::geteuid().as_raw();
+        for path in [self.config_file(), self.database()] {
+            let Ok(meta) = std::fs::symlink_metadata(&path) else {
+                continue;
+            };
+            let why = if meta.is_symlink() {
+                "it is a symbolic link"
+            } else if meta.uid() != me {
+                "it belongs to another user, and the commands in it would be run"
+            } else if meta.mode() & 0o022 != 0 {
+                "others may write to it, and the commands in it would be run"
+            } else {
+                continue;
+            };
+            return Err(WorkspaceError::Refused { path, why });
+        }
+        if self.is_tracked_by_git() {
+            return Err(WorkspaceError::Refused {
+                path: self.folder(),
+                why: "git tracks it, and the commands in it would come with every checkout; `git rm -r --cached .cf` ends that",
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether git has anything below `.cf` in its index. Without git, or without a repository, it has not.
+    fn is_tracked_by_git(&self) -> bool {
+        if !self
+            .root
+            .ancestors()
+            .any(|folder| folder.join(".git").exists())
+        {
+            return false;
+        }
+        std::process::Command::new("git")
+            .args(["ls-files", "-z", "--", FOLDER])
+            .current_dir(&self.root)
+            .env_remove("GIT_DIR")
+            .env_remove("GIT_INDEX_FILE")
+            .env_remove("GIT_WORK_TREE")
+            .stdin(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .output()
+            .is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
     }
 
     /// The folder that the workspace belongs to; agents start here.

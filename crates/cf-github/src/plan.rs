@@ -41,6 +41,8 @@ pub(crate) struct Batch {
     pub(crate) lists: Vec<(Repo, Timestamp)>,
     /// Items that are read.
     pub(crate) exact: Vec<Key>,
+    /// Whether it must not be put together with others, having been taken apart for a reason.
+    pub(crate) alone: bool,
 }
 
 impl Batch {
@@ -80,18 +82,19 @@ impl Batch {
     pub(crate) fn split(mut self) -> Option<[Self; 2]> {
         let second = if !self.lists.is_empty() && !self.exact.is_empty() {
             Self {
-                lists: Vec::new(),
                 exact: std::mem::take(&mut self.exact),
+                ..Self::default()
             }
         } else if self.lists.len() > 1 {
             Self {
                 lists: self.lists.split_off(self.lists.len() / 2),
-                exact: Vec::new(),
+                ..Self::default()
             }
         } else if self.exact.len() > 1 {
             Self {
-                lists: Vec::new(),
                 exact: self.exact.split_off(self.exact.len() / 2),
+                alone: self.alone,
+                ..Self::default()
             }
         } else {
             return None;
@@ -115,10 +118,15 @@ impl Batch {
             .into_iter()
             .partition(|key| first.contains(&key.repo));
         Some([
-            Self { lists, exact },
+            Self {
+                lists,
+                exact,
+                alone: true,
+            },
             Self {
                 lists: other_lists,
                 exact: other_exact,
+                alone: true,
             },
         ])
     }
@@ -171,7 +179,7 @@ pub(crate) fn plan(
             Some(first) => first.lists = lists,
             None => batches.push_back(Batch {
                 lists,
-                exact: Vec::new(),
+                ..Batch::default()
             }),
         }
     }
@@ -184,8 +192,8 @@ pub(crate) fn in_chunks(keys: Vec<Key>, chunk: usize) -> VecDeque<Batch> {
     let mut keys = keys.into_iter().peekable();
     while keys.peek().is_some() {
         batches.push_back(Batch {
-            lists: Vec::new(),
             exact: keys.by_ref().take(chunk.max(1)).collect(),
+            ..Batch::default()
         });
     }
     batches

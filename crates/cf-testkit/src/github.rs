@@ -393,6 +393,11 @@ impl ScriptedGithub {
         }
     }
 
+    /// Sets an item's `updatedAt`, in seconds since 1970: two changes can fall into one second.
+    pub fn back_to(&self, repo: &str, number: u64, seconds: u64) {
+        self.world().item_mut(repo, number).updated_at = seconds;
+    }
+
     /// Renames a repository; the old name goes on leading to it.
     pub fn rename(&self, repo: &str, name: &str) {
         if let Some(repo) = self.world().repos.get_mut(&repo.to_ascii_lowercase()) {

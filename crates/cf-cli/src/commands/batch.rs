@@ -8,7 +8,7 @@ use std::io::Write as _;
 use cf_conductor::store::batch::{Batch, BatchTaskView, Stop};
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::workspace::Workspace;
-use cf_core::{BatchId, TaskRef};
+use cf_core::{BatchId, Outcome, Phase, TaskId, TaskRef};
 
 use super::{Ended, Labels};
 use crate::args::work::{BatchStatusArgs, StopArgs};
@@ -89,6 +89,16 @@ impl Shown {
         )
     }
 
+    /// The tasks that wait for somebody.
+    pub(super) fn blocked(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.tasks
+            .iter()
+            .filter(|view| {
+                view.row.phase == Phase::Held || view.row.outcome == Some(Outcome::Blocked)
+            })
+            .map(|view| view.row.task)
+    }
+
     /// Writes it as words.
     ///
     /// # Errors
@@ -136,7 +146,7 @@ pub(super) fn status(args: &BatchStatusArgs, console: &Console) -> Ended {
         console.print_json(&shown.json())?;
         return Ok(0);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     shown.write(console, &mut out)?;
     out.flush()?;
     Ok(0)
@@ -160,7 +170,7 @@ pub(super) fn list(console: &Console) -> Ended {
         console.print_json(&shapes)?;
         return Ok(0);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     write_list(console, &mut out, &batches)?;
     out.flush()?;
     Ok(0)
@@ -226,15 +236,18 @@ fn stopped(
 
 /// The one batch that has not ended.
 fn only_running(store: &Store) -> Result<BatchId, CliError> {
-    let unfinished = store.read(|reader| reader.unfinished_batches())?;
+    let unfinished: Vec<BatchId> = store.read(|reader| {
+        let batches = reader.unfinished_batches()?;
+        Ok(batches.iter().map(|batch| batch.id).collect())
+    })?;
     match unfinished.as_slice() {
-        [one] => Ok(one.id),
+        [one] => Ok(*one),
         [] => Err(CliError::refused(
             "no batch is running",
             "`cf work batch list` shows those that ended",
         )),
         several => {
-            let ids: Vec<String> = several.iter().map(|batch| batch.id.short()).collect();
+            let ids: Vec<String> = several.iter().map(|id| id.short()).collect();
             Err(CliError::refused(
                 format!(
                     "{} batches have not ended: {}",

@@ -168,7 +168,7 @@ fn list(args: &ListArgs, console: &Console) -> Ended {
             (&blocker.question).into(),
         ]);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     table.write(console, &mut out)?;
     out.flush()?;
     Ok(0)
@@ -193,7 +193,7 @@ fn show(args: &OneArgs, console: &Console) -> Ended {
         console.print_json(&BlockerJson::new(&blocker, label.as_ref()))?;
         return Ok(0);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     writeln!(
         out,
         "{}  {}",

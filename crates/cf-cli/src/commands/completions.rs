@@ -6,13 +6,12 @@ use clap::CommandFactory as _;
 
 use super::Ended;
 use crate::args::{Cli, CompletionsArgs};
-use crate::console::Console;
 
-pub(super) fn run(args: &CompletionsArgs, console: &Console) -> Ended {
+pub(super) fn run(args: &CompletionsArgs) -> Ended {
     // The generator panics when its writer refuses, so it writes to memory.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "cf", &mut script);
-    let mut out = console.out();
+    let mut out = crate::console::out();
     out.write_all(&script)?;
     out.flush()?;
     Ok(0)

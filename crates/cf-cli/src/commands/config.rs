@@ -76,7 +76,7 @@ fn show(layer: &Layer, console: &Console) -> Ended {
             "an engine".into(),
         ]);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     table.write(console, &mut out)?;
     out.flush()?;
     Ok(0)
@@ -101,7 +101,7 @@ fn check(places: &Places, console: &Console) -> Ended {
     for (owner, path) in files {
         match path {
             Some(path) if path.exists() => {
-                console.say(format_args!("{owner:<10} {}: ok", path.display()))?
+                console.say(format_args!("{owner:<10} {}: ok", path.display()))?;
             }
             Some(path) => console.say(format_args!("{owner:<10} {}: not there", path.display()))?,
             None => console.say(format_args!("{owner:<10} none"))?,

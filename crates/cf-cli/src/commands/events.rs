@@ -42,7 +42,7 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
     };
     let mut tail = Tail::new(filter);
     let mut labels = Labels::default();
-    let mut out = console.out();
+    let mut out = crate::console::out();
     if console.json && !args.follow {
         return list_json(&store, tail, &mut out);
     }

@@ -48,7 +48,7 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
         console.print_json(&shape)?;
         return Ok(0);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     write(console, &mut out, &seen)?;
     out.flush()?;
     Ok(0)

@@ -78,7 +78,7 @@ fn show(
         console.print_json(&looks.iter().map(shape).collect::<Vec<_>>())?;
         return Ok(());
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     if looks.is_empty() {
         writeln!(out, "no batch is running, so there is nothing to compare")?;
     }

@@ -48,7 +48,7 @@ pub(super) fn or_how_to_start(console: &Console) -> Ended {
         Some(found) => show(&look(found)?, console),
         None if console.json => without(console),
         None => {
-            let mut out = console.out();
+            let mut out = crate::console::out();
             writeln!(
                 out,
                 "there is no workspace in {} or above it",
@@ -128,7 +128,7 @@ fn show(found: &Found, console: &Console) -> Ended {
         })?;
         return Ok(0);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     writeln!(out, "workspace  {}", found.workspace.root().display())?;
     let total: u64 = found.counts.iter().map(|(_, n)| n).sum();
     write!(out, "tasks      {total}")?;

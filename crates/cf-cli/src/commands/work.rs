@@ -121,7 +121,7 @@ fn print(
         source,
     };
     let mut reader = LogReader::new(&path);
-    let mut out = console.out();
+    let mut out = crate::console::out();
     let mut log = Log::default();
     let mut offset = 0;
     loop {

@@ -80,6 +80,7 @@ pub(crate) fn write(out: &mut impl Write, task: &Exported<'_>) -> io::Result<()>
 
 /// A TOML string: basic, or multi-line when the text has line feeds.
 fn string(text: &str) -> String {
+    use std::fmt::Write as _;
     let several_lines = text.contains('\n');
     let mut written = String::with_capacity(text.len() + 8);
     written.push_str(if several_lines { "\"\"\"\n" } else { "\"" });
@@ -98,7 +99,9 @@ fn string(text: &str) -> String {
             '\n' => written.push('\n'),
             '\t' => written.push('\t'),
             // Carriage returns would be read back as part of a line end, and other controls are not allowed bare.
-            c if c.is_control() => written.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c if c.is_control() => {
+                let _ = write!(written, "\\u{:04X}", u32::from(c));
+            }
             c => written.push(c),
         }
     }

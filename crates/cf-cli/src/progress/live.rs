@@ -82,7 +82,7 @@ impl Live {
         let Some(task) = event.task else { return };
         match event.kind {
             EventType::BatchTaskStarted | EventType::AttemptAdopted => {
-                self.started(task, event, label)
+                self.started(task, event, label);
             }
             EventType::BatchTaskCompleted
             | EventType::BatchTaskFailed
@@ -142,11 +142,8 @@ impl Live {
     fn caption(&self) {
         let mut caption = format!("{} running", self.running.len());
         if self.failed > 0 {
-            caption.push_str(&format!(
-                ", {}",
-                self.console
-                    .paint(Look::Bad, format_args!("{} failed", self.failed))
-            ));
+            let failed = format_args!("{} failed", self.failed);
+            caption = format!("{caption}, {}", self.console.paint(Look::Bad, failed));
         }
         self.bar.set_message(caption);
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use cf_conductor::conductor::{Plan, PlannedStanding, PlannedTask};
+use cf_conductor::engine::EngineName;
 use cf_conductor::settings::{Settings, WaitForBlockers};
 use cf_core::{Isolation, OnFailure, Strategy, format_duration};
 use serde_json::json;
@@ -90,7 +91,7 @@ pub(crate) fn json(plan: &Plan, github: &GitHub) -> serde_json::Value {
         .map(|task| {
             json!({
                 "task": task.id, "label": task.label.as_str(), "title": task.title,
-                "engine": task.engine.as_ref().map(|name| name.as_str()),
+                "engine": task.engine.as_ref().map(EngineName::as_str),
                 "standing": standing(task.standing), "depends_on": task.depends_on,
             })
         })
@@ -191,7 +192,7 @@ fn facts(settings: &Settings) -> Vec<String> {
     match settings.wait_for_blockers {
         WaitForBlockers::Off => {}
         WaitForBlockers::Always => {
-            lines.push("Waits for blockers: until they are answered".to_owned())
+            lines.push("Waits for blockers: until they are answered".to_owned());
         }
         WaitForBlockers::For(limit) => lines.push(format!(
             "Waits for blockers: at most {}",

@@ -1,9 +1,10 @@
 //! What an event is in words: `started parser (attempt 1)`, `[Reconciler] Skipping parser: externally completed`.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use cf_conductor::store::event::Event;
-use cf_core::{EventType, TaskId, TaskLabel, Timestamp, format_duration};
+use cf_core::{EventType, TaskId, TaskLabel, Timestamp};
 
 use crate::console::Look;
 use crate::render::{text, time};
@@ -30,7 +31,7 @@ impl Teller {
     pub(super) fn tell(&mut self, event: &Event, label: Option<&TaskLabel>) -> Option<Told> {
         let name = label.map_or("", TaskLabel::as_str);
         let name = text::line(name);
-        if let Some(action) = event.text("action") {
+        if let Some(action) = event.text("action").or_else(|| event.text("intent")) {
             return self.reconciled(event, action, &name);
         }
         let line = |look, text| Some(Told { text, look });
@@ -44,13 +45,13 @@ impl Teller {
                     self.started.insert(task, event.at);
                     self.acted.remove(&task);
                 }
-                let generation = event
+                let attempt = event
                     .data
-                    .get("generation")
+                    .get("attempt")
                     .and_then(serde_json::Value::as_u64);
                 line(
                     Look::Busy,
-                    format!("started {name} (attempt {})", generation.unwrap_or(1)),
+                    format!("started {name} (attempt {})", attempt.unwrap_or(1)),
                 )
             }
             EventType::BatchTaskCompleted => {
@@ -75,13 +76,14 @@ impl Teller {
                 format!("a dependency of {name} was reopened after it started"),
             ),
             EventType::BatchTaskRetrying => {
-                let delay = event
-                    .data
-                    .get("delay_ms")
-                    .and_then(serde_json::Value::as_u64)
-                    .unwrap_or(0);
-                let delay = format_duration(std::time::Duration::from_millis(delay));
-                line(Look::Warn, because(&format!("retrying in {delay}:")))
+                let due = event
+                    .text("due")
+                    .and_then(|due| due.parse::<Timestamp>().ok());
+                let delay = due.map_or(Duration::ZERO, |due| time::between(event.at, due));
+                line(
+                    Look::Warn,
+                    format!("{} (again in {})", because("failed"), time::elapsed(delay)),
+                )
             }
             EventType::BatchStarted => line(Look::Plain, batch(event, "started")),
             EventType::BatchResumed => line(Look::Plain, batch(event, "resumed")),
@@ -170,7 +172,7 @@ mod tests {
 
     #[test]
     fn an_attempt_is_told_with_its_time() {
-        let started = event(EventType::BatchTaskStarted, 1_000, &[]).with("generation", 2);
+        let started = event(EventType::BatchTaskStarted, 1_000, &[]).with("attempt", 2);
         let ended = event(EventType::BatchTaskCompleted, 2_250, &[]);
         assert_eq!(
             tell(&[started, ended]),
@@ -196,10 +198,21 @@ mod tests {
     fn intent_and_outcome_of_an_action_are_told_once() {
         let data = [("action", "SKIP"), ("reason", "externally completed")];
         let told = tell(&[
-            event(EventType::BatchTaskStopping, 0, &data),
+            event(
+                EventType::BatchTaskStopping,
+                0,
+                &[("intent", "SKIP"), ("reason", "externally completed")],
+            ),
             event(EventType::BatchTaskSkipped, 1, &data),
         ]);
         assert_eq!(told.len(), 1);
+    }
+
+    #[test]
+    fn a_retry_says_when() {
+        let data = [("due", "1970-01-01T00:00:02.5Z"), ("reason", "exit code 3")];
+        let told = tell(&[event(EventType::BatchTaskRetrying, 1_000, &data)]);
+        assert_eq!(told, ["failed parser: exit code 3 (again in 1.5s)"]);
     }
 
     #[test]

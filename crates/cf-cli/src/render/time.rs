@@ -38,19 +38,11 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 }
 
 /// Serializes a time as [`full`].
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
 pub(crate) fn as_full<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&full(*at))
 }
 
 /// Serializes a time as [`full`], or null.
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes fields by reference"
-)]
 #[expect(clippy::ref_option, reason = "serde passes fields by reference")]
 pub(crate) fn as_full_opt<S: Serializer>(
     at: &Option<Timestamp>,

@@ -158,7 +158,12 @@ impl Core {
             Some(finding) if open == 0 => finding.reason.clone(),
             _ => Reason::AnswerAwaited,
         };
-        self.schedule.hold(task, &reason, finding);
+        // After a kill the finding has been told with the verified end.
+        let told = self
+            .schedule
+            .row(task)
+            .is_some_and(|row| row.phase == Phase::Stopping);
+        self.schedule.hold(task, &reason, finding.filter(|_| !told));
         self.schedule
             .stored_under(task, standing.map_or(0, |standing| standing.status_seq));
     }

@@ -44,27 +44,28 @@ fn store_one(core: &mut Core, tx: &mut Tx<'_>, mut change: Changed) -> Result<()
     tx.store_batch_task(core.batch, &change.row)
 }
 
-/// Stores a row as a take-up made it. What is neither done nor held has no event of its own yet.
+/// Stores a row as a take-up made it, with its event.
 pub(super) fn store_taken(batch: BatchId, tx: &mut Tx<'_>, row: &BatchTask) -> Result<()> {
     let mut row = row.clone();
-    let kind = match (row.phase, row.outcome) {
-        (Phase::Finished, _) => Some(EventType::BatchTaskSkipped),
-        (Phase::Held, _) => Some(EventType::BatchTaskBlocked),
-        _ => None,
-    };
-    if let Some(kind) = kind {
-        let label = tx.reader().label(row.task)?;
-        let seq = tx.append(
-            Event::new(kind)
-                .task(row.task)
-                .batch(batch)
-                .with("label", label.as_str())
-                .with("phase", row.phase.as_str())
-                .with("reason", row.reason.as_deref().unwrap_or_default()),
-        )?;
-        if row.phase == Phase::Finished {
-            row.since_seq = seq;
+    let kind = match row.phase {
+        Phase::Finished => EventType::BatchTaskSkipped,
+        Phase::Held => EventType::BatchTaskBlocked,
+        Phase::Waiting | Phase::Queued | Phase::Running | Phase::Stopping => {
+            EventType::BatchTaskQueued
         }
+    };
+    let label = tx.reader().label(row.task)?;
+    let mut event = Event::new(kind)
+        .task(row.task)
+        .batch(batch)
+        .with("label", label.as_str())
+        .with("phase", row.phase.as_str());
+    if let Some(reason) = &row.reason {
+        event = event.with("reason", reason.as_str());
+    }
+    let seq = tx.append(event)?;
+    if row.phase == Phase::Finished {
+        row.since_seq = seq;
     }
     tx.store_batch_task(batch, &row)
 }
@@ -77,31 +78,35 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
         .as_ref()
         .is_some_and(|finding| finding.action == ReconcileAction::Requeue);
     let kind = match (before, after) {
-        ((Phase::Waiting | Phase::Queued, _), (Phase::Waiting, _)) if before.0 == after.0 => {
-            return None;
-        }
         (_, (Phase::Waiting | Phase::Queued, _)) if requeued => EventType::BatchTaskRequeued,
         ((Phase::Running, _), (Phase::Queued, _)) if change.row.not_before.is_some() => {
             EventType::BatchTaskRetrying
         }
-        ((Phase::Queued, _), (Phase::Queued, _)) => return None,
-        (_, (Phase::Queued, _)) => EventType::BatchTaskQueued,
-        (_, (Phase::Waiting, _)) => EventType::BatchTaskWaiting,
+        // It was taken up before, and finds its own way from here.
+        ((Phase::Finished, _), (Phase::Waiting | Phase::Queued, _)) => EventType::BatchTaskWaiting,
+        (_, (Phase::Waiting | Phase::Queued, _)) => return None,
         (_, (Phase::Running, _)) => EventType::BatchTaskStarted,
         (_, (Phase::Stopping, _)) => EventType::BatchTaskStopping,
         (_, (Phase::Held, _)) => EventType::BatchTaskBlocked,
         (_, (Phase::Finished, Some(Outcome::Completed))) => EventType::BatchTaskCompleted,
         (_, (Phase::Finished, Some(Outcome::Failed))) => EventType::BatchTaskFailed,
+        // That it is held was told when it began.
+        ((Phase::Held, _), (Phase::Finished, Some(Outcome::Blocked))) => return None,
         (_, (Phase::Finished, Some(Outcome::Blocked))) => EventType::BatchTaskBlocked,
         (_, (Phase::Finished, Some(Outcome::Skipped))) => EventType::BatchTaskSkipped,
         (_, (Phase::Finished, Some(Outcome::Cancelled))) => EventType::BatchTaskCancelled,
         (_, (Phase::Finished, None)) => return None,
     };
+    // Where the source found it: a running task has been through "stopping" since.
+    let phase_before = change
+        .finding
+        .as_ref()
+        .map_or(before.0, |finding| finding.believed);
     let mut event = Event::new(kind)
         .task(change.row.task)
         .batch(core.batch)
         .with("label", change.label.as_str())
-        .with("phase_before", before.0.as_str())
+        .with("phase_before", phase_before.as_str())
         .with("phase", after.0.as_str());
     let reason = match &change.why {
         Some(why) => Some(why.to_string()),

@@ -61,6 +61,7 @@ pub fn start(
 ) -> Result<BatchEnd, ConductorError> {
     let batch = BatchId(uuid::Uuid::new_v4());
     check_platform()?;
+    setup.workspace.refuse_untrusted()?;
     let lock = lock(setup, batch)?;
     within_runtime(async {
         let mut conductor =
@@ -84,6 +85,7 @@ pub fn conduct(
     observer: &mut dyn Observer,
 ) -> Result<BatchEnd, ConductorError> {
     check_platform()?;
+    setup.workspace.refuse_untrusted()?;
     let lock = lock(setup, batch)?;
     let stored = store.read(|reader| reader.batch(batch))?;
     let settings = match goal {

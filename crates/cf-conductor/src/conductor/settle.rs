@@ -5,7 +5,7 @@
 //! otherwise it is kept as stale and the task is decided as if it were queued.
 
 use cf_core::{
-    AttemptEnd, AttemptId, BlockerStatus, EventType, Outcome, Phase, TaskStatus, Timestamp,
+    AttemptEnd, AttemptId, BlockerStatus, Ending, EventType, Outcome, Phase, TaskStatus, Timestamp,
 };
 use cf_reconcile::{
     AfterEnd, FailureCause, LiveClaim, Reason, Stored, WrittenSince, may_retry, retry_delay,
@@ -79,6 +79,17 @@ impl Core {
             });
         } else {
             self.released.push(running.identity.supervisor);
+        }
+        let by_source = matches!(
+            running.stop.as_ref().map(|stop| &stop.why),
+            Some(Why::Finding { .. })
+        );
+        if result.end == AttemptEnd::Killed
+            && by_source
+            && matches!(result.ending, Some(Ending::Code(_)))
+        {
+            // It ended by itself while it was being stopped, with a result of its own.
+            self.keep_stale(tx, &running, &result)?;
         }
         match result.end {
             AttemptEnd::Unclean => self.settle_unclean(tx, &running, judged),

@@ -474,6 +474,10 @@ impl Core {
             let Some(AtGate { identity, jobs }) = self.at_gate.pop() else {
                 return Ok(());
             };
+            if self.schedule.has_a_story(task) {
+                // What brought it here is told before it starts.
+                rows::store(self, tx)?;
+            }
             let row = tx.reader().task(task)?;
             let new = NewAttempt {
                 id: AttemptId(crate::ambient::fresh_id()),

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cf_core::{AttemptId, SupervisorId};
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::unix::pipe::Receiver;
 
 use super::ExecutorError;
-use crate::process::{Identity, is_same};
+use crate::process::{Identity, has_ended, is_same};
 use crate::supervise::{Frame, RECORD_BYTES, Record, Stage, supervisor_args};
 
 /// A supervisor that this executor knows.
@@ -152,14 +153,20 @@ pub(super) async fn read_record(receiver: &mut Receiver) -> Option<Record> {
 
 /// Waits until a process has ended. A child of this process then still is to be waited for.
 pub(super) async fn ended(pidfd: OwnedFd) {
+    let pidfd = Arc::new(pidfd);
     #[expect(
         deprecated,
         reason = "its successor is unsafe; an OwnedFd keeps its descriptor, which is all that is asked for"
     )]
-    let pidfd = AsyncFd::with_interest(pidfd, Interest::READABLE);
-    if let Ok(pidfd) = pidfd {
-        // The only error is a runtime that shuts down, and with it this task.
-        let _ = pidfd.readable().await;
+    let watched = AsyncFd::with_interest(Arc::clone(&pidfd), Interest::READABLE);
+    if let Ok(watched) = watched
+        && watched.readable().await.is_ok()
+    {
+        return;
+    }
+    // It must not be taken for dead only because it cannot be watched.
+    while !has_ended(&*pidfd, Duration::ZERO) {
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 

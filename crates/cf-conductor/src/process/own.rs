@@ -39,7 +39,7 @@ pub fn lock_held(path: &Path) -> bool {
         return false;
     };
     matches!(
-        flock(&File::from(file), FlockOperation::NonBlockingLockShared),
+        flock(File::from(file), FlockOperation::NonBlockingLockShared),
         Err(rustix::io::Errno::WOULDBLOCK)
     )
 }

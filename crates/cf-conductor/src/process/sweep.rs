@@ -11,9 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cf_core::AttemptId;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-use super::{Process, Stat, all_pids, ancestors, own_pid, reap_adopted, signal_exactly, stat};
+use super::{Process, Stat, all_pids, ancestors, own_pid, signal_exactly, stat};
 
 /// How long to go on after SIGKILL before what is left counts as a survivor.
 const KILL_BOUND: Duration = Duration::from_secs(5);
@@ -41,8 +41,6 @@ pub struct Lost {
     pub trust: SessionTrust,
     /// Processes that are known to come from it by other evidence, such as orphans that came to this process.
     pub roots: Vec<Process>,
-    /// Children of this process that it waits for itself; everything else that ends below it is waited for here.
-    pub own_children: Vec<i32>,
 }
 
 /// What a sweep did.
@@ -68,7 +66,9 @@ pub fn sweep(lost: &Lost, grace: Duration) -> Swept {
     let mut termed: HashSet<(i32, u64)> = HashSet::new();
     let mut empty_looks = 0;
     loop {
-        reap_adopted(&lost.own_children);
+        for (pid, _) in &met {
+            wait_for(*pid);
+        }
         let found = find(lost);
         met.extend(found.iter().map(|stat| (stat.pid, stat.start_ticks)));
         if found.is_empty() {
@@ -110,6 +110,13 @@ pub fn sweep(lost: &Lost, grace: Duration) -> Swept {
     }
 }
 
+/// Waits for a process that was found, has ended, and came to this process as an orphan; for any other it does nothing.
+fn wait_for(pid: i32) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+    }
+}
+
 /// One look through `/proc`: every running process that bears the mark, is in the session, or comes from one of those.
 fn find(lost: &Lost) -> Vec<Stat> {
     let mut spared: HashSet<i32> = ancestors(own_pid())
@@ -117,7 +124,6 @@ fn find(lost: &Lost) -> Vec<Stat> {
         .map(|(pid, _)| pid)
         .collect();
     spared.insert(own_pid());
-    spared.extend(&lost.own_children);
     let mark = format!("CF_ATTEMPT_ID={}", lost.attempt);
     let all: Vec<Stat> = all_pids()
         .into_iter()

@@ -419,6 +419,14 @@ impl Tx<'_> {
                 .with("end", result.end.as_str())
                 .with("success", result.success)
                 .with("reason", result.reason.as_str());
+            let sent = |name| result.record.get(name).is_some_and(|at| !at.is_null());
+            let signals: Vec<&str> = [("term_at_ms", "SIGTERM"), ("kill_at_ms", "SIGKILL")]
+                .into_iter()
+                .filter_map(|(at, signal)| sent(at).then_some(signal))
+                .collect();
+            if !signals.is_empty() {
+                event = event.with("signals", signals);
+            }
             if result.left_behind > 0 {
                 event = event.with("left_behind", result.left_behind);
             }

@@ -43,9 +43,16 @@ pub(super) fn version(conn: &Connection, path: &Path) -> Result<Version> {
         Err(source) => return Err(open(source)),
     };
     let application = read("PRAGMA application_id").map_err(open)?;
-    let empty = schema == 0 && read("SELECT count(*) FROM sqlite_schema").map_err(open)? == 0;
+    // A database that is being made, or whose maker was killed, has at most the list of migrations in it.
+    let others =
+        "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE '%refinery_schema_history%'";
+    let empty = schema == 0 && read(others).map_err(open)? == 0;
+    let recorded = match empty {
+        true => schema,
+        false => read("SELECT coalesce(max(version), 0) FROM refinery_schema_history").unwrap_or(0),
+    };
     Ok(Version {
-        schema,
+        schema: schema.max(recorded),
         application,
         empty,
     })

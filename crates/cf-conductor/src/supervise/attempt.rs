@@ -18,7 +18,7 @@ use super::logfile::LogWriter;
 use super::record::{Ended, How, Limit, Record};
 use super::stall::StallWatch;
 use super::tree::{self, Part};
-use super::{Signals, Supervisor, program};
+use super::{Signals, Supervisor, program, say};
 use crate::process::{Process, Stat};
 
 /// How long to go on after the first SIGKILL before what is left counts as a survivor.
@@ -30,7 +30,7 @@ const DYING: Duration = Duration::from_millis(25);
 
 impl Supervisor {
     /// Runs a job to its end.
-    pub(super) fn attempt(&mut self, job: Job) {
+    pub(super) fn attempt(&mut self, job: &Job) {
         let subject = (job.attempt, job.stage);
         let started = Record::Started {
             attempt: job.attempt,
@@ -38,12 +38,12 @@ impl Supervisor {
             at_ms: now_ms(),
         };
         let process = if self.write(&started) {
-            program::start(&job)
+            program::start(job)
         } else {
             Err("cannot write to the supervisor's own file, so nothing was started".to_owned())
         };
         let record = match process {
-            Ok(process) => Record::Ended(Run::new(self, &job, process).to_the_end()),
+            Ok(process) => Record::Ended(Run::new(self, job, process).finish()),
             Err(error) => Record::SpawnFailed {
                 attempt: subject.0,
                 stage: subject.1,
@@ -52,7 +52,7 @@ impl Supervisor {
             },
         };
         self.write(&record);
-        self.say(&record);
+        say(&record);
     }
 }
 
@@ -63,7 +63,7 @@ enum Cut {
 }
 
 /// When signals were sent, in milliseconds since 1970.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Sent {
     term_at_ms: Option<i64>,
     kill_at_ms: Option<i64>,
@@ -107,7 +107,7 @@ impl<'a> Run<'a> {
     }
 
     /// Waits for the end, or brings it about, and returns the record of it.
-    fn to_the_end(mut self) -> Ended {
+    fn finish(mut self) -> Ended {
         let cut = self.until_cut();
         let mut sent = Sent::default();
         let mut left_behind = 0;
@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
             {
                 return Some(Cut::Limit(Limit::Stall));
             }
-            let until_timeout = timeout.map(|timeout| timeout - active);
+            let until_timeout = timeout.map(|timeout| timeout.saturating_sub(active));
             let until_sample = self.stall.as_ref().map(|stall| stall.rest(active));
             // Without a limit there is nothing to measure, and so no tick.
             let planned = [until_timeout, until_sample].into_iter().flatten().min();
@@ -225,9 +225,8 @@ impl<'a> Run<'a> {
                 self.ask(Duration::ZERO);
             }
         }
-        // Half a frame or none at all is no reason to disturb the agent.
-        if ready.gate && self.supervisor.gate.fill().is_err() {
-            self.supervisor.retiring = true;
+        if ready.gate {
+            self.supervisor.gate.fill();
         }
         while let Some(Frame::Stop {
             attempt,
@@ -305,11 +304,11 @@ impl<'a> Run<'a> {
         self.drain();
         let begun = self.clock.active();
         while !self.empty {
-            let waited = self.clock.active() - begun;
+            let waited = self.clock.active().saturating_sub(begun);
             if waited >= DYING {
                 break;
             }
-            self.wait(Some(DYING - waited));
+            self.wait(Some(DYING.saturating_sub(waited)));
         }
         if self.empty {
             return (true, 0);
@@ -357,11 +356,11 @@ impl<'a> Run<'a> {
                 if let Some(asked) = self.asked {
                     grace = grace.min(asked);
                 }
-                let waited = self.clock.active() - begun;
+                let waited = self.clock.active().saturating_sub(begun);
                 if waited >= grace {
                     break;
                 }
-                self.wait(Some((grace - waited).min(self.look_again(part))));
+                self.wait(Some(grace.saturating_sub(waited).min(look_again(part))));
             }
         }
         sent.kill_at_ms = Some(now_ms());
@@ -380,7 +379,7 @@ impl<'a> Run<'a> {
             if self.gone(part) {
                 return Vec::new();
             }
-            if self.clock.active() - begun >= KILL_BOUND {
+            if self.clock.active().saturating_sub(begun) >= KILL_BOUND {
                 return tree::running(part);
             }
         }
@@ -395,13 +394,13 @@ impl<'a> Run<'a> {
             }
         }
     }
+}
 
-    /// How soon to look again although no signal came: the end of what hangs below a kept process is not told.
-    const fn look_again(&self, part: Part<'_>) -> Duration {
-        match part {
-            Part::All => TICK,
-            Part::Except(_) => Duration::from_millis(20),
-        }
+/// How soon to look again although no signal came: the end of what hangs below a kept process is not told.
+const fn look_again(part: Part<'_>) -> Duration {
+    match part {
+        Part::All => TICK,
+        Part::Except(_) => Duration::from_millis(20),
     }
 }
 

@@ -42,12 +42,16 @@ impl Gate {
 
     /// The next frame if it is a request to stop; a job stays for later.
     pub(super) fn pop_stop(&mut self) -> Option<Frame> {
-        self.frames
-            .pop_front_if(|frame| matches!(frame, Frame::Stop { .. }))
+        match self.frames.front() {
+            Some(Frame::Stop { .. }) => self.frames.pop_front(),
+            _ => None,
+        }
     }
 
     /// Reads what is there now, without waiting.
-    pub(super) fn fill(&mut self) -> io::Result<()> {
+    ///
+    /// What cannot be read or is not a frame closes the gate: nothing after it could be believed.
+    pub(super) fn fill(&mut self) {
         let mut chunk = [0u8; 4096];
         while !self.closed {
             match rustix::io::read(io::stdin().as_fd(), &mut chunk) {
@@ -60,17 +64,23 @@ impl Gate {
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(_) => self.closed = true,
             }
         }
-        while let Some(frame) = Frame::take(&mut self.bytes)? {
-            self.frames.push_back(frame);
+        loop {
+            match Frame::take(&mut self.bytes) {
+                Ok(Some(frame)) => self.frames.push_back(frame),
+                Ok(None) => break,
+                Err(_) => {
+                    self.bytes.clear();
+                    self.closed = true;
+                }
+            }
         }
         if self.bytes.is_empty() {
             // A long job must not stay in memory for the rest of a supervisor's life.
             self.bytes = Vec::new();
         }
-        Ok(())
     }
 }
 

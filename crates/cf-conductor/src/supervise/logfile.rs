@@ -170,23 +170,19 @@ impl LogReader {
             Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             other => other.transpose()?,
         };
-        Ok(match header {
-            Some(header) => {
-                let end = header.head_len + header.total;
-                Extent {
-                    head_end: header.head_len,
-                    tail_start: end - header.shown(),
-                    end,
-                }
-            }
-            None => {
-                let end = head.metadata()?.len();
-                Extent {
-                    head_end: end,
-                    tail_start: end,
-                    end,
-                }
-            }
+        if let Some(header) = header {
+            let end = header.head_len + header.total;
+            return Ok(Extent {
+                head_end: header.head_len,
+                tail_start: end - header.shown(),
+                end,
+            });
+        }
+        let end = head.metadata()?.len();
+        Ok(Extent {
+            head_end: end,
+            tail_start: end,
+            end,
         })
     }
 

@@ -366,10 +366,14 @@ fn comments(entry: &Entry, ask: &LinkAsk, want: &Want, why: impl Fn() -> Why) ->
     let (Some(asked), Some(seen)) = (&ask.comments, entry.seen()) else {
         return Comments::NotAsked;
     };
-    let one = CommentWant::of(*asked);
-    if let Some(talk) = entry.talk_for(&one, want.fresh_after)
-        && asked.seen.is_none_or(|seen| talk.up_to() > seen)
+    if asked
+        .seen
+        .is_some_and(|seen_at| seen.item.updated_at <= seen_at)
     {
+        return Comments::Unchanged;
+    }
+    let one = CommentWant::of(*asked);
+    if let Some(talk) = entry.talk_for(&one, want.fresh_after) {
         let from = match asked.since {
             Some(since) => talk
                 .list
@@ -381,13 +385,6 @@ fn comments(entry: &Entry, ask: &LinkAsk, want: &Want, why: impl Fn() -> Why) ->
             up_to: talk.up_to(),
             more: talk.more && from == 0,
         });
-    }
-    if asked
-        .seen
-        .is_some_and(|seen_at| seen.item.updated_at <= seen_at)
-        || entry.talk_for(&one, want.fresh_after).is_some()
-    {
-        return Comments::Unchanged;
     }
     Comments::Unknown(why())
 }

@@ -191,22 +191,7 @@ impl Pass<'_> {
     /// Sends one batch; what it leaves open goes back into the queue. Returns why to stop, if so.
     async fn run_batch(&mut self, mut batch: Batch, queue: &mut VecDeque<Batch>) -> Option<Why> {
         let host = self.host;
-        // The size may have grown since the batches were made.
-        if batch.lists.is_empty() {
-            let chunk = locked(&host.pace).chunk.size();
-            while let Some(next) = queue.front_mut() {
-                let room = chunk
-                    .saturating_sub(batch.exact.len())
-                    .min(next.exact.len());
-                if room == 0 || !next.lists.is_empty() {
-                    break;
-                }
-                batch.exact.extend(next.exact.drain(..room));
-                if next.exact.is_empty() {
-                    queue.pop_front();
-                }
-            }
-        }
+        fit(&mut batch, queue, locked(&host.pace).chunk.size());
         let size = batch.size();
         let parts = batch.parts();
         let query = Query::Items(parts.clone());
@@ -220,7 +205,12 @@ impl Pass<'_> {
                 let (left, fall_back) = self.take_in(&parts, told, at);
                 // Without a word about them: once more by themselves, unless nothing came at all.
                 if left.len() < batch.exact.len() {
-                    queue.extend(in_chunks(left, SMALLEST as usize));
+                    queue.extend(in_chunks(left, SMALLEST as usize).into_iter().map(|batch| {
+                        Batch {
+                            alone: true,
+                            ..batch
+                        }
+                    }));
                 } else {
                     self.unreadable(&left, "a reply without a word about it");
                 }
@@ -389,5 +379,32 @@ impl Pass<'_> {
         fall_back.sort();
         fall_back.dedup();
         (left, fall_back)
+    }
+}
+
+/// Fits a batch to the size that is right now: it may have changed since the batches were made.
+fn fit(batch: &mut Batch, queue: &mut VecDeque<Batch>, chunk: usize) {
+    if batch.exact.len() > chunk {
+        let rest = batch.exact.split_off(chunk);
+        queue.push_front(Batch {
+            exact: rest,
+            alone: batch.alone,
+            ..Batch::default()
+        });
+    }
+    if batch.alone || !batch.lists.is_empty() {
+        return;
+    }
+    while let Some(next) = queue.front_mut() {
+        let room = chunk
+            .saturating_sub(batch.exact.len())
+            .min(next.exact.len());
+        if room == 0 || next.alone || !next.lists.is_empty() {
+            return;
+        }
+        batch.exact.extend(next.exact.drain(..room));
+        if next.exact.is_empty() {
+            queue.pop_front();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! As much of HTTP/1.1 as a client of ours needs from a server.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::time::Instant;
@@ -64,9 +65,9 @@ impl Reply {
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {} -\r\n", self.status);
         for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            let _ = write!(head, "{name}: {value}\r\n");
         }
-        head.push_str(&format!("content-length: {}\r\n\r\n", self.body.len()));
+        let _ = write!(head, "content-length: {}\r\n\r\n", self.body.len());
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(&self.body);
         bytes

@@ -128,13 +128,12 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     if args.dry_run {
         return run.show_only(&tried);
     }
-    let workspace = match found {
-        Some(workspace) => workspace,
-        None => {
-            let (workspace, _) = Workspace::create(&folder)?;
-            tell_where(&workspace, console)?;
-            workspace
-        }
+    let workspace = if let Some(workspace) = found {
+        workspace
+    } else {
+        let (workspace, _) = Workspace::create(&folder)?;
+        tell_where(&workspace, console)?;
+        workspace
     };
     let mut store = Store::open(&workspace)?;
     let imported = store.write(&actor, |tx| import_plan(tx, &plan))?;
@@ -230,7 +229,7 @@ impl Run<'_> {
                 .print_json(&preview::json(plan, &self.github()))?;
             return Ok(0);
         }
-        let mut out = self.console.out();
+        let mut out = crate::console::out();
         preview::write(self.console, &mut out, plan, &self.github())?;
         out.flush()?;
         Ok(0)
@@ -332,11 +331,14 @@ fn refuse_contradiction(settings: &Settings) -> Result<(), CliError> {
 
 /// The newest batch that did not end with everything done.
 fn newest_unfinished(store: &Store) -> Result<BatchId, CliError> {
-    let batches = store.read(|reader| reader.batches())?;
-    let unfinished = batches
-        .iter()
-        .find(|batch| batch.status != BatchStatus::Completed);
-    unfinished.map(|batch| batch.id).ok_or_else(|| {
+    let unfinished = store.read(|reader| {
+        let batches = reader.batches()?;
+        let unfinished = batches
+            .iter()
+            .find(|batch| batch.status != BatchStatus::Completed);
+        Ok(unfinished.map(|batch| batch.id))
+    })?;
+    unfinished.ok_or_else(|| {
         CliError::refused(
             "there is no batch to go on with",
             "`cf work batch list` shows them; `--force` with an ID runs one again",
@@ -502,7 +504,10 @@ impl Observer for Shown {
     }
 
     fn tick(&mut self) {
-        self.show(Progress::tick);
+        self.show(|progress| {
+            progress.tick();
+            Ok(())
+        });
     }
 }
 

@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 use cf_conductor::store::Store;
 use cf_conductor::store::event::EventFilter;
 use cf_conductor::workspace::Workspace;
-use cf_core::BatchId;
+use cf_core::{BatchId, BlockerStatus};
 
 use super::super::events::{LOOK, Tail};
 use super::super::{Ended, Labels};
 use super::{Shown, named_or_newest};
 use crate::args::work::BatchArgs;
-use crate::console::Console;
+use crate::console::{Console, Look};
 use crate::error::CliError;
 use crate::progress::Progress;
 use crate::render::json::LastLine;
+use crate::render::text;
 use crate::workspace;
 
 /// How long an unfinished batch may be without a conductor before whoever follows it gives up. A conductor stores its
@@ -52,7 +53,7 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
                 progress.event(event, label.as_ref())?;
             }
         }
-        progress.tick()?;
+        progress.tick();
         if batch.status.is_final() {
             break;
         }
@@ -88,12 +89,45 @@ pub(in crate::commands) fn end(
             batch: shown.json(),
         })?;
     } else if !console.quiet {
-        let mut out = console.out();
+        let mut out = crate::console::out();
         writeln!(out)?;
         shown.write(console, &mut out)?;
+        write_questions(store, &shown, console, &mut out)?;
         out.flush()?;
     }
     Ok(code)
+}
+
+/// The open questions of the tasks that were left held, each with the command that answers it.
+fn write_questions(
+    store: &Store,
+    shown: &Shown,
+    console: &Console,
+    out: &mut impl std::io::Write,
+) -> Result<(), CliError> {
+    let mut questions = Vec::new();
+    for task in shown.blocked() {
+        questions
+            .extend(store.read(|reader| reader.blockers(Some(task), Some(BlockerStatus::Open)))?);
+    }
+    if questions.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{}",
+        console.paint(Look::Warn, "Answers are needed:")
+    )?;
+    for blocker in questions {
+        writeln!(out, "  {}", text::line(&blocker.question))?;
+        writeln!(out, "    cf blocker answer {} TEXT", blocker.id.short())?;
+    }
+    writeln!(
+        out,
+        "then go on with: cf resume {}",
+        shown.listed.batch.id.short()
+    )?;
+    Ok(())
 }
 
 /// `cf work batch status --watch`: anew whenever something happens, until the batch ends.
@@ -112,7 +146,7 @@ pub(super) fn status(
             if console.json {
                 console.print_json(&shown.json())?;
             } else {
-                let mut out = console.out();
+                let mut out = crate::console::out();
                 if console.width.is_some() {
                     // To the upper left corner, and clear what follows: what stood there scrolls away with nothing lost.
                     out.write_all(b"\x1b[H\x1b[2J")?;

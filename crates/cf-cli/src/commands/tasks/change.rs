@@ -344,7 +344,7 @@ pub(super) fn set_status(args: &SetStatusArgs, console: &Console) -> Ended {
         let to = console.paint(task::look(args.status), args.status);
         match write {
             StatusWrite::Changed { .. } => {
-                console.say(format_args!("{label}: {} -> {to}", before.status))?
+                console.say(format_args!("{label}: {} -> {to}", before.status))?;
             }
             StatusWrite::Same => console.say(format_args!("{label}: {to} already"))?,
             StatusWrite::Reported => {

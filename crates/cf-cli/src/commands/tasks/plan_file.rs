@@ -56,15 +56,12 @@ pub(in crate::commands) fn import_plan(
     let mut by_key: HashMap<&str, TaskId> = HashMap::with_capacity(plan.tasks.len());
     let mut added = 0;
     for task in &plan.tasks {
-        let id = match existing(&tx.reader(), task)? {
-            Some(stored) => {
-                tx.edit_task(stored.id, &whole(&task.spec, &stored))?;
-                stored.id
-            }
-            None => {
-                added += 1;
-                tx.add_task(&task.spec)?
-            }
+        let id = if let Some(stored) = existing(&tx.reader(), task)? {
+            tx.edit_task(stored.id, &whole(&task.spec, &stored))?;
+            stored.id
+        } else {
+            added += 1;
+            tx.add_task(&task.spec)?
         };
         if let Some(key) = &task.spec.key {
             by_key.insert(key.as_str(), id);
@@ -196,20 +193,17 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Ended {
         }
         Ok(views.len())
     })?;
-    match &args.output {
-        Some(path) => {
-            std::fs::write(path, &text).map_err(|source| CliError::File {
-                what: "write",
-                path: path.clone(),
-                source,
-            })?;
-            console.say(format_args!("wrote {count} tasks to {}", path.display()))?;
-        }
-        None => {
-            let mut out = console.out();
-            out.write_all(&text)?;
-            out.flush()?;
-        }
+    if let Some(path) = &args.output {
+        std::fs::write(path, &text).map_err(|source| CliError::File {
+            what: "write",
+            path: path.clone(),
+            source,
+        })?;
+        console.say(format_args!("wrote {count} tasks to {}", path.display()))?;
+    } else {
+        let mut out = crate::console::out();
+        out.write_all(&text)?;
+        out.flush()?;
     }
     Ok(0)
 }

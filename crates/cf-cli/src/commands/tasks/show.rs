@@ -20,7 +20,7 @@ use crate::workspace;
 /// `cf tasks list`.
 pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
-    let mut out = console.out();
+    let mut out = crate::console::out();
     if console.json {
         list_json(args, &store, &mut out)?;
     } else if console.width.is_some() {
@@ -103,7 +103,7 @@ fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(),
 pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
     let actor = cf_conductor::caller::actor(&store)?;
-    let mut out = console.out();
+    let mut out = crate::console::out();
     // Everything is read in one transaction, so that what is shown was true together.
     let mut labels = Labels::default();
     let (view, links, blockers, attempts, events, depends_on, dependents) =
@@ -191,7 +191,7 @@ pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
         console.print_json(&shape)?;
         return Ok(0);
     }
-    let mut out = console.out();
+    let mut out = crate::console::out();
     graph::write(console, &mut out, &nodes, args.format)?;
     out.flush()?;
     Ok(0)

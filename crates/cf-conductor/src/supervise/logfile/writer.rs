@@ -299,7 +299,7 @@ mod tests {
         let limits = limits(dir.path(), 100_000, 100_000);
         let mut writer = LogWriter::new(&limits);
         for _ in 0..20 {
-            writer.write(&[b'x'; 50_000]);
+            writer.write(&vec![b'x'; 50_000]);
         }
         assert_eq!(reader(&limits).last_line().unwrap().unwrap().len(), 4096);
         assert_eq!(

@@ -1,0 +1,288 @@
+//! What happens to the supervisors of a local executor, from their start to the removal of their files.
+
+use std::io;
+use std::time::Duration;
+
+use cf_core::{AttemptId, SupervisorId};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use tokio::net::unix::pipe::Receiver;
+use uuid::Uuid;
+
+use super::LocalExecutor;
+use crate::executor::fate::{Written, after_sweep, written};
+use crate::executor::slot::{self, Slot, State, Who};
+use crate::executor::{Adopted, ExecutorError, Fate, Note};
+use crate::process::{
+    Identity, Lost, SessionTrust, Stat, Swept, adopted, end_for_certain, signal, sweep,
+};
+use crate::supervise::{Ended, Record};
+
+/// What a task has waited for.
+pub(super) enum Happened {
+    /// A record came, or (`None`) the supervisor is dead.
+    Said(SupervisorId, Receiver, Option<Record>),
+    /// The supervisor has ended.
+    Ended(SupervisorId),
+    /// What a dead supervisor left has been stopped.
+    Swept(SupervisorId, Option<Box<Ended>>, Swept),
+    /// The grace of a stop is over.
+    GraceOver(SupervisorId),
+}
+
+impl LocalExecutor {
+    pub(super) fn start(&mut self) -> Result<SupervisorId, ExecutorError> {
+        let id = SupervisorId(Uuid::new_v4());
+        let exe = &self.options.exe;
+        let slot = Slot::start(exe, &self.file(id)).map_err(|source| ExecutorError::Start {
+            what: exe.display().to_string(),
+            source,
+        })?;
+        self.slots.insert(id, slot);
+        self.starting.push_back(id);
+        Ok(id)
+    }
+
+    /// Has the next note of a supervisor waited for. There is always exactly one such task for each that said hello.
+    pub(super) fn listen(&mut self, id: SupervisorId, mut receiver: Receiver) {
+        self.tasks.spawn(async move {
+            let record = slot::read_record(&mut receiver).await;
+            Happened::Said(id, receiver, record)
+        });
+    }
+
+    /// Has the end of an own supervisor waited for, so that it can be reaped.
+    pub(super) fn watch_end(&mut self, id: SupervisorId) {
+        let pid = self
+            .slots
+            .get(&id)
+            .and_then(Slot::own_pid)
+            .and_then(Pid::from_raw);
+        let pidfd = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        self.tasks.spawn(async move {
+            if let Some(pidfd) = pidfd {
+                slot::ended(pidfd).await;
+            }
+            Happened::Ended(id)
+        });
+    }
+
+    /// Takes in what a task has waited for.
+    pub(super) fn take(&mut self, happened: Happened) -> Option<Note> {
+        match happened {
+            Happened::Said(id, receiver, Some(record)) => {
+                self.listen(id, receiver);
+                self.said(id, record)
+            }
+            Happened::Said(id, _, None) => self.died(id),
+            Happened::Ended(id) => self.ended(id),
+            Happened::Swept(id, first, swept) => {
+                self.sweeps -= 1;
+                self.bury(id);
+                self.report(id, after_sweep(first, swept))
+            }
+            Happened::GraceOver(id) => {
+                if let Some(Slot {
+                    who: Who::Adopted(identity),
+                    state: State::Busy { .. },
+                    ..
+                }) = self.slots.get(&id)
+                    && let Err(error) = signal(identity, Signal::INT)
+                {
+                    tracing::warn!(supervisor = %id, %error, "cannot signal an adopted supervisor");
+                }
+                None
+            }
+        }
+    }
+
+    /// A record came from a supervisor that lives.
+    pub(super) fn said(&mut self, id: SupervisorId, record: Record) -> Option<Note> {
+        let slot = self.slots.get_mut(&id)?;
+        let State::Busy { attempt, stage } = slot.state else {
+            return None;
+        };
+        if record.subject() != Some((attempt, stage)) {
+            return None;
+        }
+        let fate = match record {
+            Record::Ended(ended) => {
+                if ended.retires {
+                    slot.close_gate();
+                }
+                Fate::Ended(ended)
+            }
+            Record::SpawnFailed { error, .. } => Fate::SpawnFailed { error },
+            Record::Hello(_) | Record::Started { .. } => return None,
+        };
+        self.report(id, fate)
+    }
+
+    /// An own supervisor has closed its notes, which only its death does.
+    pub(super) fn died(&mut self, id: SupervisorId) -> Option<Note> {
+        let slot = self.slots.get_mut(&id)?;
+        slot.close_gate();
+        self.idle.retain(|idle| *idle != id);
+        if matches!(slot.state, State::Busy { .. }) {
+            // It stays a zombie until that is done, so that nobody else can have its number (and session) meanwhile.
+            return self.settle(id, SessionTrust::Certain);
+        }
+        self.watch_end(id);
+        None
+    }
+
+    /// A supervisor has ended: an own one that is to be reaped, or an adopted one that is to be asked about.
+    pub(super) fn ended(&mut self, id: SupervisorId) -> Option<Note> {
+        let slot = self.slots.get(&id)?;
+        if matches!(
+            (&slot.who, &slot.state),
+            (Who::Adopted(_), State::Busy { .. })
+        ) {
+            return self.settle(id, SessionTrust::Certain);
+        }
+        self.bury(id);
+        None
+    }
+
+    /// Finds out how it came out with what a dead supervisor ran, and has the rest of it stopped if that is needed.
+    pub(super) fn settle(&mut self, id: SupervisorId, trust: SessionTrust) -> Option<Note> {
+        let State::Busy { attempt, stage } = self.slots.get(&id)?.state else {
+            return None;
+        };
+        let file = self.file(id);
+        let open = written(&file, attempt, stage).unwrap_or_else(|error| {
+            // What cannot be read shows nothing; the careful assumption is that it was started.
+            tracing::warn!(supervisor = %id, %error, "cannot read the file of a dead supervisor");
+            Written::Open(None)
+        });
+        match open {
+            Written::Final(fate) => {
+                self.watch_end(id);
+                self.report(id, fate)
+            }
+            Written::Open(first) => {
+                self.sweep(id, attempt, trust, first);
+                None
+            }
+        }
+    }
+
+    pub(super) fn settled_or_sweeping(&mut self, id: SupervisorId, trust: SessionTrust) -> Adopted {
+        match self.settle(id, trust) {
+            Some(note) => Adopted::Settled(note.fate),
+            None => Adopted::Sweeping,
+        }
+    }
+
+    /// Has what a dead supervisor left behind stopped, on a thread of its own: that takes up to the grace and 5 s.
+    pub(super) fn sweep(
+        &mut self,
+        id: SupervisorId,
+        attempt: AttemptId,
+        trust: SessionTrust,
+        first: Option<Box<Ended>>,
+    ) {
+        let Some(slot) = self.slots.get(&id) else {
+            return;
+        };
+        let supervisor = match &slot.who {
+            Who::Adopted(identity) => Some(identity.clone()),
+            Who::Own { identity, .. } => identity.clone(),
+            Who::Dead => None,
+        };
+        let supervisor = supervisor.filter(Identity::is_local);
+        let lost = Lost {
+            attempt,
+            session: supervisor.as_ref().map_or(-1, |identity| identity.pid),
+            trust,
+            roots: self.orphans().iter().map(Stat::process).collect(),
+        };
+        let grace = self.options.lost_grace;
+        self.sweeps += 1;
+        self.tasks.spawn_blocking(move || {
+            // While it lives it alone may touch what is below it.
+            if let Some(supervisor) = supervisor {
+                end_for_certain(&supervisor, Duration::from_secs(1));
+            }
+            Happened::Swept(id, first, sweep(&lost, grace))
+        });
+    }
+
+    /// Orphans at this process that can only come from a supervisor that was killed: all but the tolerated ones.
+    pub(super) fn orphans(&self) -> Vec<Stat> {
+        if !self.options.subreaper {
+            return Vec::new();
+        }
+        let mut orphans = adopted(&self.own_children());
+        orphans.retain(|orphan| !self.tolerated.contains(&orphan.process()));
+        orphans
+    }
+
+    /// Waits for an own supervisor that has ended, which takes no time, and forgets it if it was released.
+    pub(super) fn bury(&mut self, id: SupervisorId) {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        if let Who::Own { child, .. } = &mut slot.who {
+            // Normally it has ended, and then nobody but it can have been hit.
+            if matches!(child.try_wait(), Ok(None)) {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+        slot.who = Who::Dead;
+        slot.retired = true;
+        self.reap();
+        // A supervisor that retires hands over what it deliberately left alone.
+        if self.options.subreaper && self.sweeps == 0 {
+            self.tolerated = adopted(&self.own_children())
+                .iter()
+                .map(Stat::process)
+                .collect();
+        }
+        self.forget_released(id);
+    }
+
+    pub(super) fn forget_released(&mut self, id: SupervisorId) {
+        if self
+            .slots
+            .get(&id)
+            .is_some_and(|slot| slot.released && matches!(slot.who, Who::Dead))
+        {
+            self.slots.remove(&id);
+            let file = self.file(id);
+            if let Err(error) = std::fs::remove_file(&file)
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(file = %file.display(), %error, "cannot remove the file of a supervisor");
+            }
+        }
+    }
+
+    pub(super) fn report(&mut self, supervisor: SupervisorId, fate: Fate) -> Option<Note> {
+        let slot = self.slots.get_mut(&supervisor)?;
+        let State::Busy { attempt, stage } = slot.state else {
+            return None;
+        };
+        slot.state = State::Reported;
+        if matches!(slot.who, Who::Adopted(_)) {
+            slot.who = Who::Dead;
+        }
+        Some(Note {
+            supervisor,
+            attempt,
+            stage,
+            fate,
+        })
+    }
+
+    /// Waits for one task and takes in what it says; `None` when there is none to wait for.
+    pub(super) async fn next(&mut self) -> Option<Option<Note>> {
+        match self.tasks.join_next().await? {
+            Ok(happened) => Some(self.take(happened)),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Some(None),
+            },
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Stopping: everything below is asked, then ended, and it is verified that nothing is left.
+
+use std::time::{Duration, Instant};
+
+use cf_conductor::executor::{Executor, Note};
+use cf_conductor::process;
+use cf_conductor::supervise::How;
+use cf_core::{AttemptEnd, Ending};
+
+use crate::lab::{Lab, ended, kept, until, with_argument, with_lab};
+
+crate::tests![
+    a_loop_in_the_background_is_gone_too,
+    who_ignores_the_request_is_killed_after_the_grace,
+    who_ends_in_time_is_not_killed,
+    a_kill_does_not_wait,
+    a_second_request_shortens_the_grace,
+    a_hundred_children_in_sessions_of_their_own,
+    a_chain_of_fifty_sessions,
+    processes_that_keep_hopping_are_caught,
+    a_stopped_process_ends_too,
+    what_ended_by_itself_was_not_stopped,
+    a_stop_for_an_earlier_attempt_does_not_hit_the_next,
+    a_stop_cuts_the_tidying_short,
+    a_supervisor_is_used_again_after_a_stop,
+];
+
+async fn stop_after(lab: &mut Lab, script: &str, ready: &str, grace: Duration) -> Note {
+    let job = lab.job(script);
+    let identity = lab.start(&job).await;
+    lab.until_file(ready).await;
+    lab.executor.stop(identity.supervisor, grace).unwrap();
+    let note = lab.note().await;
+    lab.executor.release(identity.supervisor);
+    note
+}
+
+fn a_loop_in_the_background_is_gone_too() {
+    with_lab(async |mut lab| {
+        let script = "while :; do date >>f; sleep 0.05; done & wait";
+        let end = ended(stop_after(&mut lab, script, "f", Duration::from_secs(2)).await);
+        assert_eq!(
+            (end.how, end.ending, end.clean),
+            (How::Killed, Some(Ending::Signal(15)), true)
+        );
+        let size = || std::fs::metadata(lab.path("f")).unwrap().len();
+        let before = size();
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        assert_eq!(size(), before);
+    });
+}
+
+fn who_ignores_the_request_is_killed_after_the_grace() {
+    with_lab(async |mut lab| {
+        let begun = Instant::now();
+        let script = "trap '' TERM; touch f; while :; do sleep 0.05; done";
+        let note = stop_after(&mut lab, script, "f", Duration::from_millis(400)).await;
+        assert!(begun.elapsed() >= Duration::from_millis(400));
+        assert_eq!(note.fate.attempt_end(), AttemptEnd::Killed);
+        let end = ended(note);
+        assert_eq!(
+            (end.how, end.ending, end.clean),
+            (How::Killed, Some(Ending::Signal(9)), true)
+        );
+        assert!(
+            end.kill_at_ms.unwrap() - end.term_at_ms.unwrap() >= 399,
+            "{end:?}"
+        );
+    });
+}
+
+fn who_ends_in_time_is_not_killed() {
+    with_lab(async |mut lab| {
+        let script =
+            "trap 'sleep 0.1; echo tidy; exit 4' TERM; touch f; while :; do sleep 0.02; done";
+        let job = lab.job(script);
+        let identity = lab.start(&job).await;
+        lab.until_file("f").await;
+        lab.executor
+            .stop(identity.supervisor, Duration::from_secs(10))
+            .unwrap();
+        let end = ended(lab.note().await);
+        assert_eq!((end.how, end.kill_at_ms), (How::Killed, None));
+        assert_eq!(end.ending, Some(Ending::Code(4)));
+        assert!(kept(&job).head.ends_with(b"tidy\n"));
+    });
+}
+
+fn a_kill_does_not_wait() {
+    with_lab(async |mut lab| {
+        let job = lab.job("trap '' TERM; touch f; sleep TOKEN");
+        let identity = lab.start(&job).await;
+        lab.until_file("f").await;
+        lab.executor.kill(identity.supervisor).unwrap();
+        let end = ended(lab.note().await);
+        assert_eq!(
+            (end.how, end.ending, end.term_at_ms),
+            (How::Killed, Some(Ending::Signal(9)), None)
+        );
+        assert_eq!(lab.sleepers(), 0);
+    });
+}
+
+fn a_second_request_shortens_the_grace() {
+    with_lab(async |mut lab| {
+        let begun = Instant::now();
+        let job = lab.job("trap '' TERM; touch f; while :; do sleep 0.05; done");
+        let identity = lab.start(&job).await;
+        lab.until_file("f").await;
+        lab.executor
+            .stop(identity.supervisor, Duration::from_mins(1))
+            .unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        lab.executor
+            .stop(identity.supervisor, Duration::ZERO)
+            .unwrap();
+        let end = ended(lab.note().await);
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert_eq!((end.how, end.clean), (How::Killed, true));
+        assert!(end.term_at_ms.is_some() && end.kill_at_ms.is_some());
+    });
+}
+
+fn a_hundred_children_in_sessions_of_their_own() {
+    with_lab(async |mut lab| {
+        let script = "trap '' TERM; n=0; while [ $n -lt 100 ]; do setsid sleep TOKEN & n=$((n+1)); done; touch f; wait";
+        let end = ended(stop_after(&mut lab, script, "f", Duration::from_millis(100)).await);
+        assert_eq!((end.how, end.clean), (How::Killed, true));
+        assert_eq!(lab.sleepers(), 0);
+    });
+}
+
+fn a_chain_of_fifty_sessions() {
+    with_lab(async |mut lab| {
+        let script = "trap '' TERM\nif [ $1 -gt 0 ]; then setsid /bin/sh chain.sh $(($1-1)) TOKEN; else touch f; sleep TOKEN; fi\n";
+        std::fs::write(lab.path("chain.sh"), script.replace("TOKEN", &lab.token)).unwrap();
+        let end = ended(
+            stop_after(
+                &mut lab,
+                "/bin/sh chain.sh 50 TOKEN; :",
+                "f",
+                Duration::from_millis(50),
+            )
+            .await,
+        );
+        assert_eq!((end.how, end.clean), (How::Killed, true));
+        assert_eq!(lab.sleepers(), 0);
+    });
+}
+
+fn processes_that_keep_hopping_are_caught() {
+    with_lab(async |mut lab| {
+        std::fs::write(
+            lab.path("hop.sh"),
+            "trap '' TERM\nsetsid /bin/sh hop.sh $1 &\nexit 0\n",
+        )
+        .unwrap();
+        let script =
+            "for n in 1 2 3; do /bin/sh hop.sh TOKEN & done; sleep 0.1; touch f; sleep TOKEN";
+        let end = ended(stop_after(&mut lab, script, "f", Duration::from_millis(50)).await);
+        assert_eq!((end.how, end.clean), (How::Killed, true));
+        assert_eq!(lab.sleepers(), 0);
+        // The same when they are what an agent leaves behind.
+        let end = lab.ended("/bin/sh hop.sh TOKEN & exit 0").await;
+        assert_eq!((end.how, end.clean), (How::Exited, true));
+        assert_eq!(lab.sleepers(), 0);
+    });
+}
+
+fn a_stopped_process_ends_too() {
+    with_lab(async |mut lab| {
+        let script = "trap 'exit 3' TERM; touch f; kill -STOP $$; sleep TOKEN";
+        let job = lab.job(script);
+        let identity = lab.start(&job).await;
+        let agent_stopped = || {
+            let below = process::children(identity.pid);
+            below
+                .iter()
+                .any(|pid| process::stat(*pid).is_ok_and(|stat| stat.state == b'T'))
+        };
+        until(agent_stopped).await;
+        lab.executor
+            .stop(identity.supervisor, Duration::from_secs(10))
+            .unwrap();
+        let end = ended(lab.note().await);
+        assert_eq!(
+            (end.how, end.ending, end.kill_at_ms),
+            (How::Killed, Some(Ending::Code(3)), None)
+        );
+    });
+}
+
+fn what_ended_by_itself_was_not_stopped() {
+    with_lab(async |mut lab| {
+        let job = lab.job("exit 6");
+        let identity = lab.start(&job).await;
+        until(|| lab.records(&identity).len() == 2).await;
+        // Its note is on the way; nobody has read it yet.
+        lab.executor
+            .stop(identity.supervisor, Duration::ZERO)
+            .unwrap();
+        let end = ended(lab.note().await);
+        assert_eq!((end.how, end.ending), (How::Exited, Some(Ending::Code(6))));
+    });
+}
+
+fn a_stop_for_an_earlier_attempt_does_not_hit_the_next() {
+    with_lab(async |mut lab| {
+        let job = lab.job("exit 0");
+        let identity = lab.start(&job).await;
+        until(|| lab.records(&identity).len() == 2).await;
+        lab.executor
+            .stop(identity.supervisor, Duration::ZERO)
+            .unwrap();
+        lab.note().await;
+        let mut next = lab.job("sleep 0.2; exit 8");
+        next.stage = cf_conductor::supervise::Stage::Verify;
+        lab.executor.submit(identity.supervisor, &next).unwrap();
+        assert_eq!(ended(lab.note().await).ending, Some(Ending::Code(8)));
+    });
+}
+
+fn a_stop_cuts_the_tidying_short() {
+    with_lab(async |mut lab| {
+        let mut job = lab.job("(trap '' TERM; touch f; while :; do sleep TOKEN; done) & while ! [ -e f ]; do :; done; exit 2");
+        job.grace_ms = 60_000;
+        let identity = lab.start(&job).await;
+        until(|| lab.records(&identity).len() == 2).await;
+        lab.executor
+            .stop(identity.supervisor, Duration::from_millis(10))
+            .unwrap();
+        let end = ended(lab.note().await);
+        assert_eq!(
+            (end.how, end.ending, end.clean),
+            (How::Exited, Some(Ending::Code(2)), true)
+        );
+        assert!(end.left_behind > 0 && end.kill_at_ms.is_some());
+        assert_eq!(lab.sleepers(), 0);
+        assert_eq!(lab.records(&identity).len(), 3);
+    });
+}
+
+fn a_supervisor_is_used_again_after_a_stop() {
+    with_lab(async |mut lab| {
+        for _ in 0..3 {
+            let note = stop_after(
+                &mut lab,
+                "touch f; setsid sleep TOKEN & sleep TOKEN",
+                "f",
+                Duration::from_secs(2),
+            )
+            .await;
+            assert!(ended(note).clean);
+            std::fs::remove_file(lab.path("f")).unwrap();
+        }
+        assert_eq!(lab.executor.own_children().len(), 1);
+        assert!(with_argument(&lab.token).is_empty());
+    });
+}

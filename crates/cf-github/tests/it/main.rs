@@ -1,0 +1,95 @@
+//! The client against the scripted GitHub, on loopback.
+
+mod answers;
+mod comments;
+mod counts;
+mod faults;
+mod import;
+mod tokens;
+
+use std::time::Duration;
+
+use cf_core::{Link, LinkKind};
+use cf_github::{
+    Answer, CommentAsk, Environment, FoundAsk, GitHub, HostAccess, Known, LinkAsk, NamedHosts,
+    Patience, Proof, Settings,
+};
+use cf_testkit::github::ScriptedGithub;
+
+/// Longer than any test.
+const FRESH: Duration = Duration::from_mins(10);
+/// Nothing is fresh enough.
+const NOW: Duration = Duration::ZERO;
+
+/// Settings with short waits; the floor stays as it is.
+fn quick() -> Settings {
+    Settings {
+        patience: Patience {
+            first_backoff: Duration::from_millis(400),
+            longest_backoff: Duration::from_secs(1),
+            ..Patience::default()
+        },
+        limits: cf_github::Limits {
+            timeout: Duration::from_millis(500),
+            ..cf_github::Limits::default()
+        },
+        retry_delay: Duration::from_millis(50),
+        ..Settings::default()
+    }
+}
+
+/// A client that takes the server for github.com.
+fn client(server: &ScriptedGithub) -> GitHub {
+    client_with(server, quick())
+}
+
+fn client_with(server: &ScriptedGithub, settings: Settings) -> GitHub {
+    let environment: Environment = server.environment().into_iter().collect();
+    GitHub::new(settings, move |host| {
+        HostAccess::resolve(host, &environment, &NamedHosts::new(), |_| None)
+    })
+}
+
+fn link(repo: &str, number: u64) -> Link {
+    Link::parse(&format!("{repo}#{number}"), LinkKind::Issue, "github.com").unwrap()
+}
+
+fn ask(repo: &str, number: u64, fresh_within: Duration) -> LinkAsk {
+    LinkAsk::state(link(repo, number), fresh_within)
+}
+
+/// Asks as a task that is about to start does.
+fn exact(repo: &str, number: u64) -> LinkAsk {
+    LinkAsk {
+        proof: Proof::Exact,
+        found: FoundAsk::Now,
+        ..ask(repo, number, NOW)
+    }
+}
+
+fn with_comments(ask: LinkAsk, comments: CommentAsk) -> LinkAsk {
+    LinkAsk {
+        comments: Some(comments),
+        ..ask
+    }
+}
+
+async fn look_one(client: &GitHub, ask: LinkAsk) -> Answer {
+    client.look(&[ask]).await.pop().unwrap()
+}
+
+#[track_caller]
+fn known(answer: &Answer) -> &Known {
+    match answer {
+        Answer::Known(known) => known,
+        other => panic!("not known: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn why(answer: &Answer) -> String {
+    match answer {
+        Answer::Unknown { why, .. } => why.to_string(),
+        other => panic!("not unknown: {other:?}"),
+    }
+}
