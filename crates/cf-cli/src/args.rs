@@ -87,11 +87,9 @@ pub(crate) struct Global {
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal.
+    // The words explain themselves; documentation would put a line of its own into every help text.
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 

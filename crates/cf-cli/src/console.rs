@@ -134,6 +134,11 @@ impl Console {
         }
     }
 
+    /// Whether standard output takes styles.
+    pub(crate) const fn is_styled(&self) -> bool {
+        self.styled_out
+    }
+
     /// The same console for a part of a command whose JSON was printed already.
     pub(crate) const fn without_json(self) -> Self {
         Self {
@@ -169,18 +174,18 @@ impl Console {
             let _ = writeln!(err(), "{} {line}", self.paint_err(Look::Warn, "warning:"));
         }
     }
+}
 
-    /// One JSON value on a line of its own.
-    ///
-    /// # Errors
-    ///
-    /// Standard output refuses.
-    pub(crate) fn print_json(&self, value: &impl serde::Serialize) -> io::Result<()> {
-        let mut out = out();
-        serde_json::to_writer(&mut out, value)?;
-        out.write_all(b"\n")?;
-        out.flush()
-    }
+/// One JSON value on a line of its own.
+///
+/// # Errors
+///
+/// Standard output refuses.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = out();
+    serde_json::to_writer(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
 }
 
 /// Standard output, buffered. What is written must be flushed by the caller.

@@ -11,7 +11,7 @@ use cf_conductor::workspace::WorkspaceError;
 use serde::Serialize;
 
 use crate::config::ConfigError;
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::document::DocumentError;
 use crate::render::text;
 
@@ -69,6 +69,12 @@ impl From<io::Error> for CliError {
             _ => Self::Output(error),
         }
     }
+}
+
+/// What `--json` prints on standard error.
+#[derive(Serialize)]
+struct Envelope<'e> {
+    error: Report<'e>,
 }
 
 /// An error as `--json` prints it.
@@ -214,13 +220,19 @@ fn print(
             text::clean(hint)
         );
     }
-    let _ = crate::console::err().write_all(told.as_bytes());
+    let _ = console::err().write_all(told.as_bytes());
 }
 
 fn print_json(message: &str, causes: &[String], hint: Option<&str>, exit_code: u8) {
-    let report = serde_json::json!({
-        "error": Report { message, causes, hint, exit_code },
-    });
+    let report = Envelope {
+        error: Report {
+            message,
+            causes,
+            hint,
+            exit_code,
+        },
+    };
+    let report = serde_json::to_string(&report).expect("text and a number are JSON");
     let _ = writeln!(io::stderr().lock(), "{report}");
 }
 
@@ -304,7 +316,7 @@ fn store_hint(error: &StoreError) -> Option<String> {
         StoreError::Sql { source, .. } => {
             let said = source.to_string();
             if said.contains("readonly") {
-                "make the workspace's .cf folder writable".to_owned()
+                "make the workspace's .cf folder, and the state.db in it, writable".to_owned()
             } else if said.contains("full") {
                 "free some space; nothing was changed".to_owned()
             } else if error.is_transient() {

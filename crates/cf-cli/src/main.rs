@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use cf_conductor::supervise;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
+use tracing_subscriber::filter::LevelFilter;
 
 use args::Cli;
 use console::Console;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Err(code) => return code.into(),
     };
     let console = Console::new(&cli.global);
+    log_to_stderr(cli.global.verbose);
     let ended = enter(&cli).and_then(|()| commands::run(cli, &console));
     match ended {
         Ok(code) => code.into(),
@@ -79,14 +81,27 @@ fn parse(words: &[OsString]) -> Result<Cli, u8> {
     }
 }
 
+/// With `-v` the conductor's own log goes to standard error: what it does, and with `-vv` every detail.
+fn log_to_stderr(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+}
+
 /// Goes to the directory of `-C`.
 fn enter(cli: &Cli) -> Result<(), CliError> {
     let Some(path) = &cli.global.directory else {
         return Ok(());
     };
-    std::env::set_current_dir(path).map_err(|source| CliError::File {
-        what: "go to",
-        path: path.clone(),
-        source,
+    std::env::set_current_dir(path).map_err(|error| CliError::Usage {
+        message: format!("cannot work in {}: {error}", path.display()),
+        hint: None,
     })
 }

@@ -15,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{self, EngineName, Layer, Limit, Value as _, integer};
-use crate::document::{Complaints, Document, DocumentError, article};
+use crate::document::{Complaints, Document, DocumentError, article, nearest};
 pub(crate) use write::{Exported, write};
 
 /// The host of links in the short form `owner/repo#12`.
@@ -182,18 +182,15 @@ fn read_task(
         depends_on: Vec::new(),
         links: Vec::new(),
     };
-    let mut is_named = false;
+    let mut has_title = false;
     for (key, value) in table {
         let name = key.get_ref().as_ref();
         let result = match name {
-            "key" => {
-                is_named = true;
-                text(value)
-                    .and_then(|text| text.parse().map_err(|e: cf_core::KeyError| e.to_string()))
-                    .map(|key| task.spec.key = Some(key))
-            }
+            "key" => text(value)
+                .and_then(|text| text.parse().map_err(|e: cf_core::KeyError| e.to_string()))
+                .map(|key| task.spec.key = Some(key)),
             "title" => {
-                is_named = true;
+                has_title = true;
                 text(value).and_then(|text| {
                     task.spec.title = text;
                     if task.spec.title.trim().is_empty() {
@@ -219,6 +216,8 @@ fn read_task(
             "pr" => links(value, LinkKind::Pr).map(|mut found| task.links.append(&mut found)),
             _ => {
                 complaints.unknown(key, "[[task]]", TASK_KEYS);
+                // A mistyped title is one mistake, not two.
+                has_title |= nearest(name, TASK_KEYS) == Some("title");
                 continue;
             }
         };
@@ -226,11 +225,8 @@ fn read_task(
             complaints.at(&value.span(), format!("`{name}`: {problem}"));
         }
     }
-    if !is_named {
-        complaints.at(&(at..at), "a task needs a `title` or a `key`".to_owned());
-    }
-    if let (true, Some(key)) = (task.spec.title.is_empty(), &task.spec.key) {
-        key.as_str().clone_into(&mut task.spec.title);
+    if !has_title {
+        complaints.at(&(at..at), "a task needs a `title`".to_owned());
     }
     if let (Some(_), Some(engine)) = (&task.spec.run, &task.spec.engine)
         && engine != "shell"

@@ -14,7 +14,7 @@ use cf_conductor::store::event::Event;
 use cf_conductor::workspace::Workspace;
 use cf_core::TaskLabel;
 
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::render::json::EventJson;
 use live::Live;
 use told::Teller;
@@ -65,14 +65,14 @@ impl Progress {
     /// The output refuses.
     pub(crate) fn event(&mut self, event: &Event, label: Option<&TaskLabel>) -> io::Result<()> {
         if let View::Json = self.view {
-            return self.console.print_json(&EventJson::new(event));
+            return console::print_json(&EventJson::new(event));
         }
         let told = self.teller.tell(event, label);
         match &mut self.view {
             View::Quiet | View::Json => Ok(()),
             View::Lines => match told {
                 Some(told) => {
-                    let mut out = crate::console::out();
+                    let mut out = console::out();
                     writeln!(out, "{}", self.console.paint(told.look, told.text))?;
                     out.flush()
                 }

@@ -17,6 +17,9 @@ mod settle;
 mod take_up;
 mod turn;
 
+#[cfg(test)]
+mod simulation;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -26,6 +26,8 @@ pub struct Member {
     pub priority: i64,
     /// What the store holds.
     pub stored: Stored,
+    /// Whether somebody else works on it; of what runs here, nobody.
+    pub claim: LiveClaim,
     /// What keeps it from starting although its dependencies are met.
     pub gate: Gate,
 }
@@ -129,6 +131,8 @@ pub struct Schedule {
     dirty: Vec<usize>,
     /// Nodes whose meaning to their dependents may have changed.
     touched: Vec<usize>,
+    /// Nodes that somebody else will finish: outside the batch, or finished in it and worked on elsewhere.
+    elsewhere: BTreeSet<usize>,
     notes: Vec<Note>,
     first_bad: Option<String>,
     /// How many nodes were looked at so far; tests bound it.
@@ -158,6 +162,7 @@ impl Schedule {
             waiting_for_others: 0,
             dirty: Vec::new(),
             touched: Vec::new(),
+            elsewhere: BTreeSet::new(),
             notes: Vec::new(),
             first_bad: None,
             #[cfg(test)]
@@ -179,6 +184,7 @@ impl Schedule {
         }
         for at in 0..schedule.nodes.len() {
             schedule.nodes[at].told = schedule.meaning(at);
+            schedule.note_elsewhere(at);
         }
         for at in 0..schedule.nodes.len() {
             schedule.count_dependencies(at);
@@ -196,7 +202,7 @@ impl Schedule {
             member: true,
             priority: member.priority,
             stored: member.stored,
-            claim: LiveClaim::None,
+            claim: member.claim,
             gate: member.gate,
             depends_on: Vec::new(),
             dependents: Vec::new(),
@@ -235,6 +241,7 @@ impl Schedule {
         });
         let at = self.nodes.len() - 1;
         self.nodes[at].told = self.meaning(at);
+        self.note_elsewhere(at);
     }
 
     fn push(&mut self, node: Node) {
@@ -305,27 +312,18 @@ impl Schedule {
 
     /// The tasks that the batch must hear about because another owner's claim on them is waited for.
     pub fn waited_for(&self) -> impl Iterator<Item = TaskId> + '_ {
-        self.nodes
+        let own = self.nodes.iter().filter(|node| waits_for_others(node));
+        let others = self
+            .elsewhere
             .iter()
-            .filter(|node| {
-                if node.member {
-                    waits_for_others(node)
-                } else {
-                    node.claim == LiveClaim::Some && !node.dependents.is_empty()
-                }
-            })
-            .map(|node| node.row.task)
+            .map(|&at| &self.nodes[at])
+            .filter(|node| !node.dependents.is_empty());
+        own.chain(others).map(|node| node.row.task)
     }
 
     /// Whether any member waits for another owner's claim, without walking over them.
     pub fn waits_for_claims(&self) -> bool {
-        self.waiting_for_others > 0
-            || self
-                .nodes
-                .iter()
-                .rev()
-                .take_while(|node| !node.member)
-                .any(|n| n.claim == LiveClaim::Some)
+        self.waiting_for_others > 0 || !self.elsewhere.is_empty()
     }
 
     fn member(&self, task: TaskId) -> Option<usize> {
@@ -399,22 +397,28 @@ impl Schedule {
             || (self.ready.is_empty()
                 && self.delayed.is_empty()
                 && self.waiting_for_others == 0
-                && !self.pending_outside())
+                && !self.waits_elsewhere())
     }
 
-    /// Whether a waiting member waits for somebody outside the batch.
-    fn pending_outside(&self) -> bool {
-        self.nodes
-            .iter()
-            .rev()
-            .take_while(|node| !node.member)
-            .any(|node| {
-                node.told == DependencyState::Pending
-                    && node
-                        .dependents
-                        .iter()
-                        .any(|&d| self.nodes[d].row.phase == Phase::Waiting)
-            })
+    /// Whether a waiting member waits for a task that somebody else works on.
+    fn waits_elsewhere(&self) -> bool {
+        self.elsewhere.iter().any(|&at| {
+            self.nodes[at]
+                .dependents
+                .iter()
+                .any(|&d| self.nodes[d].row.phase == Phase::Waiting)
+        })
+    }
+
+    /// Whether what a node means to its dependents is for somebody else to change.
+    fn note_elsewhere(&mut self, at: usize) {
+        let node = &self.nodes[at];
+        let others = !node.member || node.row.phase == Phase::Finished;
+        if others && node.told == DependencyState::Pending {
+            self.elsewhere.insert(at);
+        } else {
+            self.elsewhere.remove(&at);
+        }
     }
 
     // ---- what became true -------------------------------------------------------------------------------------
@@ -620,9 +624,11 @@ impl Schedule {
         while let Some(at) = self.touched.pop() {
             let meaning = self.meaning(at);
             if meaning == self.nodes[at].told {
+                self.note_elsewhere(at);
                 continue;
             }
             let before = std::mem::replace(&mut self.nodes[at].told, meaning.clone());
+            self.note_elsewhere(at);
             for dependent in self.nodes[at].dependents.clone() {
                 let node = &mut self.nodes[dependent];
                 match before {
@@ -867,7 +873,8 @@ pub fn was_skipped_for_a_dependency(row: &BatchTask) -> bool {
 }
 
 const fn waits_for_others(node: &Node) -> bool {
-    matches!(node.row.phase, Phase::Queued)
+    node.member
+        && matches!(node.row.phase, Phase::Queued)
         && matches!(node.gate, Gate::ClaimedElsewhere | Gate::AwaitingLook)
 }
 

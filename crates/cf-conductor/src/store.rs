@@ -64,7 +64,9 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file was written by a newer `cf`.
-    #[error("the workspace database at {path} has version {found}, this cf knows up to {known}")]
+    #[error(
+        "the workspace database at {path} was made by a newer cf (version {found}; this one knows up to {known})"
+    )]
     Newer {
         /// Where it is.
         path: PathBuf,

@@ -31,14 +31,14 @@ pub(crate) struct RunArgs {
     /// Import the tasks of a plan file and run them; `-` reads standard input
     #[arg(long, value_name = "PLAN", conflicts_with = "tasks")]
     pub(crate) file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) settings: SettingFlags,
     /// Also run tasks that are DONE
     #[arg(long)]
     pub(crate) force: bool,
     /// Show what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
 }
 
 /// `cf work batch resume`.

@@ -227,12 +227,11 @@ pub(crate) struct DependArgs {
 
 /// `cf tasks link`.
 #[derive(Debug, Args)]
-#[group(id = "what", required = true, multiple = true, args = ["links", "issue", "pr"])]
 pub(crate) struct LinkArgs {
     /// The task
     pub(crate) task: TaskRef,
     /// Issues or pull requests: an address, or OWNER/REPO#N for an issue
-    #[arg(value_name = "LINK")]
+    #[arg(value_name = "LINK", required_unless_present_any = ["issue", "pr"])]
     pub(crate) links: Vec<String>,
     /// An issue; may be given several times
     #[arg(long, value_name = "LINK")]

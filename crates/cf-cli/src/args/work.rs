@@ -54,11 +54,11 @@ pub(crate) enum BatchCommand {
 pub(crate) struct StartArgs {
     /// The task
     pub(crate) task: TaskRef,
-    #[command(flatten)]
-    pub(crate) settings: SettingFlags,
     /// Run it although it is DONE
     #[arg(long)]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingFlags,
 }
 
 /// `cf work stop`.

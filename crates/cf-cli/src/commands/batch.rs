@@ -12,7 +12,7 @@ use cf_core::{BatchId, Outcome, Phase, TaskId, TaskRef};
 
 use super::{Ended, Labels};
 use crate::args::work::{BatchStatusArgs, StopArgs};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::batch::{Counts, Listed, write_list, write_status};
 use crate::render::json::BatchJson;
@@ -143,10 +143,10 @@ pub(super) fn status(args: &BatchStatusArgs, console: &Console) -> Ended {
     }
     let shown = Shown::read(&store, &workspace, id)?;
     if console.json {
-        console.print_json(&shown.json())?;
+        console::print_json(&shown.json())?;
         return Ok(0);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     shown.write(console, &mut out)?;
     out.flush()?;
     Ok(0)
@@ -167,10 +167,10 @@ pub(super) fn list(console: &Console) -> Ended {
             .iter()
             .map(|l| BatchJson::short(&l.batch, l.conductor, l.counts))
             .collect();
-        console.print_json(&shapes)?;
+        console::print_json(&shapes)?;
         return Ok(0);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     write_list(console, &mut out, &batches)?;
     out.flush()?;
     Ok(0)
@@ -227,7 +227,7 @@ fn stopped(
 ) -> Ended {
     if console.json {
         let store = Store::open_to_read(workspace)?;
-        console.print_json(&Shown::read(&store, workspace, id)?.json())?;
+        console::print_json(&Shown::read(&store, workspace, id)?.json())?;
     } else {
         console.say(words)?;
     }

@@ -9,7 +9,7 @@ use cf_core::{BlockerId, BlockerStatus, TaskLabel, TaskRef};
 
 use super::{Ended, Labels, find_task, read_text};
 use crate::args::blocker::{AnswerArgs, AskArgs, BlockerCommand, ListArgs, OneArgs};
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::render::json::BlockerJson;
 use crate::render::table::{Field, Table};
@@ -112,7 +112,7 @@ fn confirm(store: &Store, id: BlockerId, console: &Console, what: &str) -> Ended
     })?;
     let label = task.as_ref().map(cf_conductor::store::task::Task::label);
     if console.json {
-        console.print_json(&BlockerJson::new(&blocker, label.as_ref()))?;
+        console::print_json(&BlockerJson::new(&blocker, label.as_ref()))?;
         return Ok(0);
     }
     match task {
@@ -151,10 +151,10 @@ fn list(args: &ListArgs, console: &Console) -> Ended {
             .iter()
             .map(|blocker| BlockerJson::new(blocker, label(blocker).as_ref()))
             .collect();
-        console.print_json(&shapes)?;
+        console::print_json(&shapes)?;
         return Ok(0);
     }
-    let mut table = Table::new(&["ID", "STATUS", "TASK", "ASKED BY", "ASKED", "QUESTION"]);
+    let mut table = Table::new(&["Id", "Status", "Task", "Asked by", "Asked", "Question"]);
     for blocker in &blockers {
         table.row([
             blocker.id.short().into(),
@@ -168,7 +168,7 @@ fn list(args: &ListArgs, console: &Console) -> Ended {
             (&blocker.question).into(),
         ]);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     table.write(console, &mut out)?;
     out.flush()?;
     Ok(0)
@@ -190,10 +190,10 @@ fn show(args: &OneArgs, console: &Console) -> Ended {
         Ok((blocker, label))
     })?;
     if console.json {
-        console.print_json(&BlockerJson::new(&blocker, label.as_ref()))?;
+        console::print_json(&BlockerJson::new(&blocker, label.as_ref()))?;
         return Ok(0);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     writeln!(
         out,
         "{}  {}",

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Ended;
 use crate::args::ConfigCommand;
 use crate::config::{Layer, Origin, Places, user_file};
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::render::table::{Field, Table};
 use crate::workspace;
 
@@ -48,10 +48,10 @@ fn show(layer: &Layer, console: &Console) -> Ended {
                 })
             }))
             .collect();
-        console.print_json(&settings)?;
+        console::print_json(&settings)?;
         return Ok(0);
     }
-    let mut table = Table::new(&["SETTING", "VALUE", "FROM", "MEANING"]);
+    let mut table = Table::new(&["Setting", "Value", "From", "Meaning"]);
     for (key, value) in &rows {
         let (text, origin) = match value {
             Some((text, origin)) => (text.as_str(), origin.to_string()),
@@ -76,7 +76,7 @@ fn show(layer: &Layer, console: &Console) -> Ended {
             "an engine".into(),
         ]);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     table.write(console, &mut out)?;
     out.flush()?;
     Ok(0)
@@ -95,7 +95,7 @@ fn check(places: &Places, console: &Console) -> Ended {
                 Some(json!({ "owner": owner, "path": path, "exists": path.exists() }))
             })
             .collect();
-        console.print_json(&json!({ "ok": true, "files": files }))?;
+        console::print_json(&json!({ "ok": true, "files": files }))?;
         return Ok(0);
     }
     for (owner, path) in files {

@@ -8,7 +8,7 @@ use cf_conductor::store::event::{Event, EventFilter};
 
 use super::{Ended, Labels};
 use crate::args::EventsArgs;
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::json::EventJson;
 use crate::render::task::event_line;
@@ -42,7 +42,7 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
     };
     let mut tail = Tail::new(filter);
     let mut labels = Labels::default();
-    let mut out = crate::console::out();
+    let mut out = console::out();
     if console.json && !args.follow {
         return list_json(&store, tail, &mut out);
     }

@@ -10,7 +10,7 @@ use super::batch::setup_of;
 use super::reconcile::{finding_json, finding_line};
 use super::{Ended, find_task};
 use crate::args::ExplainArgs;
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::render::json::{AttemptJson, BlockerJson, EventJson, TaskJson};
 use crate::render::{task, text, time};
 use crate::workspace;
@@ -45,10 +45,10 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
             "next_retry_at": seen.next_retry.map(time::full),
             "unblock": seen.unblock,
         });
-        console.print_json(&shape)?;
+        console::print_json(&shape)?;
         return Ok(0);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     write(console, &mut out, &seen)?;
     out.flush()?;
     Ok(0)

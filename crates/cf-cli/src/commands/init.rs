@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use cf_conductor::store::Store;
 use cf_conductor::workspace::Workspace;
 use serde_json::json;
 
 use super::Ended;
 use crate::args::InitArgs;
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::workspace;
 
@@ -27,8 +28,10 @@ pub(super) fn run(args: &InitArgs, console: &Console) -> Ended {
         },
     };
     let (workspace, created) = Workspace::create(&root)?;
+    // One that was there may hold something else under our name.
+    Store::open(&workspace)?;
     if console.json {
-        console.print_json(&json!({ "workspace": workspace.root(), "created": created }))?;
+        console::print_json(&json!({ "workspace": workspace.root(), "created": created }))?;
         return Ok(0);
     }
     if created {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::batch::{finish_pass, setup_of};
 use super::{Ended, Labels, find_task};
 use crate::args::ReconcileArgs;
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::render::text;
 use crate::workspace;
@@ -75,10 +75,10 @@ fn show(
     console: &Console,
 ) -> Result<(), CliError> {
     if console.json {
-        console.print_json(&looks.iter().map(shape).collect::<Vec<_>>())?;
+        console::print_json(&looks.iter().map(shape).collect::<Vec<_>>())?;
         return Ok(());
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     if looks.is_empty() {
         writeln!(out, "no batch is running, so there is nothing to compare")?;
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::Ended;
 use super::batch::listed;
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::render::batch::Listed;
 use crate::render::json::BatchJson;
@@ -37,7 +37,7 @@ struct Found {
 pub(super) fn run(console: &Console) -> Ended {
     match workspace::find()? {
         Some(found) => show(&look(found)?, console),
-        None if console.json => without(console),
+        None if console.json => without(),
         None => Err(CliError::NoWorkspace(workspace::current_dir()?)),
     }
 }
@@ -46,9 +46,9 @@ pub(super) fn run(console: &Console) -> Ended {
 pub(super) fn or_how_to_start(console: &Console) -> Ended {
     match workspace::find()? {
         Some(found) => show(&look(found)?, console),
-        None if console.json => without(console),
+        None if console.json => without(),
         None => {
-            let mut out = crate::console::out();
+            let mut out = console::out();
             writeln!(
                 out,
                 "there is no workspace in {} or above it",
@@ -79,8 +79,8 @@ pub(super) fn or_how_to_start(console: &Console) -> Ended {
     }
 }
 
-fn without(console: &Console) -> Ended {
-    console.print_json(&StatusJson {
+fn without() -> Ended {
+    console::print_json(&StatusJson {
         workspace: None,
         tasks: words(TaskStatus::ALL.iter().map(|s| (*s, 0))),
         open_blockers: 0,
@@ -117,7 +117,7 @@ fn look(workspace: Workspace) -> Result<Found, CliError> {
 
 fn show(found: &Found, console: &Console) -> Ended {
     if console.json {
-        console.print_json(&StatusJson {
+        console::print_json(&StatusJson {
             workspace: Some(found.workspace.root()),
             tasks: words(found.counts.iter().copied()),
             open_blockers: found.open_blockers,
@@ -128,7 +128,7 @@ fn show(found: &Found, console: &Console) -> Ended {
         })?;
         return Ok(0);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     writeln!(out, "workspace  {}", found.workspace.root().display())?;
     let total: u64 = found.counts.iter().map(|(_, n)| n).sum();
     write!(out, "tasks      {total}")?;

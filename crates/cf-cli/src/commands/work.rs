@@ -14,7 +14,7 @@ use serde_json::json;
 use super::events::LOOK;
 use super::{Ended, find_task};
 use crate::args::work::{LogsArgs, StopTaskArgs};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::text;
 use crate::workspace;
@@ -61,7 +61,7 @@ pub(super) fn stop(args: &StopTaskArgs, console: &Console) -> Ended {
     if console.json {
         let shape =
             json!({ "task": id, "attempt": attempt.id, "ended": ended, "status": task.status });
-        console.print_json(&shape)?;
+        console::print_json(&shape)?;
     } else if ended {
         console.say(format_args!(
             "stopped {}; it is {}",
@@ -121,7 +121,7 @@ fn print(
         source,
     };
     let mut reader = LogReader::new(&path);
-    let mut out = crate::console::out();
+    let mut out = console::out();
     let mut log = Log::default();
     let mut offset = 0;
     loop {

@@ -55,31 +55,23 @@ depends_on = ["a", "1234"]
     assert_eq!(second.depends_on, [TaskRef::new("a"), TaskRef::new("1234")]);
 }
 
-#[test]
-fn a_task_without_a_title_is_called_by_its_key() {
-    assert_eq!(
-        read("[[task]]\nkey = \"a\"").unwrap().tasks[0].spec.title,
-        "a"
-    );
-}
-
 #[test_case("[[task]]\ntitel = \"x\"\nkey = \"a\"" => "plan.toml:2: unknown key `titel` in [[task]]; did you mean `title`?"; "a typing error")]
 #[test_case("[task]\ntitle = \"x\"" => "plan.toml:1: tasks are written as `[[task]]`, with two brackets"; "one bracket")]
 #[test_case("tasks = 1" => "plan.toml:1: unknown key `tasks` in a plan; did you mean `task`?"; "an unknown table")]
-#[test_case("[[task]]\nrun = \"x\"" => "plan.toml:1: a task needs a `title` or a `key`"; "no title")]
+#[test_case("[[task]]\nrun = \"x\"" => "plan.toml:1: a task needs a `title`"; "no title")]
 #[test_case("[[task]]\ntitle = \" \"" => "plan.toml:2: `title`: a title cannot be empty"; "an empty title")]
-#[test_case("[[task]]\nkey = \"A\"" => "plan.toml:2: `key`: \"A\" is not a task key: it must begin with a lower-case letter or a digit"; "a wrong key")]
-#[test_case("[[task]]\nkey = \"a\"\n[[task]]\nkey = \"a\"" => "plan.toml:3: the key `a` stands already at the task in line 1"; "a duplicate key")]
-#[test_case("[[task]]\nkey = \"a\"\nkey = \"b\"" => "plan.toml:3: duplicate key"; "a duplicate TOML key")]
-#[test_case("[[task]]\nkey = \"a\"\nrun = \"x\"\nengine = \"codex\"" => "plan.toml:1: a task with a `run` script is run by the shell engine, not by codex; give either `run` or `engine`"; "a script and another engine")]
-#[test_case("[[task]]\nkey = \"a\"\ndepends_on = [\"a\"]" => "plan.toml:1: task `a` depends on itself"; "itself")]
-#[test_case("[[task]]\nkey = \"a\"\ndepends_on = [\"b\"]\n[[task]]\nkey = \"b\"\ndepends_on = [\"c\"]\n[[task]]\nkey = \"c\"\ndepends_on = [\"a\"]" => "plan.toml:1: dependencies form a cycle: a -> b -> c -> a"; "a cycle")]
-#[test_case("[[task]]\nkey = \"a\"\npriority = -1" => "plan.toml:3: `priority`: -1 is not allowed: expected a whole number from 0 (most urgent) to 1000000"; "a negative priority")]
-#[test_case("[[task]]\nkey = \"a\"\ntimeout = 0" => "plan.toml:3: `timeout`: a limit of 0 would end everything at once; leave it out for no limit"; "no time at all")]
-#[test_case("[[task]]\nkey = \"a\"\nenv = { CF_TASK_ID = \"x\" }" => "plan.toml:3: `env`: CF_TASK_ID is not allowed: variables that begin with CF_ belong to cf"; "a variable of ours")]
-#[test_case("[[task]]\nkey = \"a\"\nissue = 12" => "plan.toml:3: `issue`: expected a string, found an integer"; "a bare number")]
-#[test_case("[[task]]\nkey = \"a\"\nissue = \"https://github.com/o/r/pull/1\"" => "plan.toml:3: `issue`: \"https://github.com/o/r/pull/1\" is a pull request"; "a pull request as an issue")]
-#[test_case("[[task]]\nkey = \"a\"\nrun = \"a\\u0000b\"" => "plan.toml:3: `run`: a NUL character is not allowed"; "a NUL")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"A\"" => "plan.toml:3: `key`: \"A\" is not a task key: it must begin with a lower-case letter or a digit"; "a wrong key")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\n[[task]]\ntitle = \"t\"\nkey = \"a\"" => "plan.toml:4: the key `a` stands already at the task in line 1"; "a duplicate key")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\nkey = \"b\"" => "plan.toml:4: duplicate key"; "a duplicate TOML key")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\nrun = \"x\"\nengine = \"codex\"" => "plan.toml:1: a task with a `run` script is run by the shell engine, not by codex; give either `run` or `engine`"; "a script and another engine")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\ndepends_on = [\"a\"]" => "plan.toml:1: task `a` depends on itself"; "itself")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\ndepends_on = [\"b\"]\n[[task]]\ntitle = \"t\"\nkey = \"b\"\ndepends_on = [\"c\"]\n[[task]]\ntitle = \"t\"\nkey = \"c\"\ndepends_on = [\"a\"]" => "plan.toml:1: dependencies form a cycle: a -> b -> c -> a"; "a cycle")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\npriority = -1" => "plan.toml:4: `priority`: -1 is not allowed: expected a whole number from 0 (most urgent) to 1000000"; "a negative priority")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\ntimeout = 0" => "plan.toml:4: `timeout`: a limit of 0 would end everything at once; leave it out for no limit"; "no time at all")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\nenv = { CF_TASK_ID = \"x\" }" => "plan.toml:4: `env`: CF_TASK_ID is not allowed: variables that begin with CF_ belong to cf"; "a variable of ours")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\nissue = 12" => "plan.toml:4: `issue`: expected a string, found an integer"; "a bare number")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\nissue = \"https://github.com/o/r/pull/1\"" => "plan.toml:4: `issue`: \"https://github.com/o/r/pull/1\" is a pull request"; "a pull request as an issue")]
+#[test_case("[[task]]\ntitle = \"t\"\nkey = \"a\"\nrun = \"a\\u0000b\"" => "plan.toml:4: `run`: a NUL character is not allowed"; "a NUL")]
 #[test_case("[batch]\nforce = true" => "plan.toml:2: unknown key `force` in [batch]; known here: engine, strategy, max_parallel, on_failure, retry, retry_delay, timeout, stall_timeout, kill_grace, isolation, reconcile_interval, wait_for_blockers"; "not a setting of the run")]
 #[test_case("[batch]\nmax_parallel = 0" => "plan.toml:2: `max_parallel`: 0 is not allowed: expected a whole number from 1 to 10000"; "no agents")]
 fn a_wrong_plan_is_told(text: &str) -> String {

@@ -39,7 +39,7 @@ pub(crate) fn write(
             format_args!("Plan: {}", tasks(plan.order.len()))
         )
     )?;
-    let mut table = Table::new(&["#", "TASK", "ENGINE", "NOTE", "TITLE"]);
+    let mut table = Table::new(&["#", "Task", "Engine", "Note", "Title"]);
     for (at, task) in plan.order.iter().enumerate() {
         table.row([
             (at + 1).to_string().into(),
@@ -59,9 +59,7 @@ pub(crate) fn write(
         )?;
     }
     writeln!(out)?;
-    for line in facts(settings) {
-        writeln!(out, "{line}")?;
-    }
+    write_settings(out, settings)?;
     for (engine, program) in &plan.engines {
         let permissions = if engine.runs_scripts() {
             String::new()
@@ -81,6 +79,18 @@ pub(crate) fn write(
         if github.is_on { "on" } else { "off" },
         text::line(&github.why)
     )
+}
+
+/// Writes the settings of a run, a line each.
+///
+/// # Errors
+///
+/// The writer refuses.
+pub(crate) fn write_settings(out: &mut impl Write, settings: &Settings) -> io::Result<()> {
+    for line in facts(settings) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
 }
 
 /// The plan as JSON.

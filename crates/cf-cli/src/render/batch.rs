@@ -147,15 +147,15 @@ pub(crate) fn write_list(
     batches: &[Listed],
 ) -> io::Result<()> {
     let mut table = Table::new(&[
-        "ID",
-        "STATUS",
-        "STARTED",
-        "TASKS",
-        "COMPLETED",
-        "FAILED",
-        "BLOCKED",
-        "SKIPPED",
-        "CONDUCTOR",
+        "Id",
+        "Status",
+        "Started",
+        "Tasks",
+        "Completed",
+        "Failed",
+        "Blocked",
+        "Skipped",
+        "Conductor",
     ]);
     for listed in batches {
         let conductor = match listed.conductor {
@@ -231,7 +231,7 @@ pub(crate) fn write_status(
         writeln!(out, "  conductor   pid {pid}")?;
     }
     writeln!(out)?;
-    let mut table = Table::new(&["TASK", "STATE", "ATTEMPTS", "TIME", "TITLE", "REASON"]);
+    let mut table = Table::new(&["Task", "State", "Attempts", "Time", "Title", "Reason"]);
     for view in tasks {
         let row = &view.row;
         let (state, look) = match row.outcome {

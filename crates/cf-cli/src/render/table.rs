@@ -53,7 +53,7 @@ impl Table {
         self.rows.push(fields.into());
     }
 
-    /// Writes the table as the console wants it: without headings when piped, so that other programs can read it.
+    /// Writes the table as the console wants it.
     ///
     /// # Errors
     ///
@@ -61,17 +61,22 @@ impl Table {
     pub(crate) fn write(&self, console: &Console, out: &mut impl Write) -> io::Result<()> {
         match console.width {
             Some(width) => self.write_layout(console, width, out),
-            None => self.write_lines(out),
+            None => self.write_lines(console, out),
         }
     }
 
-    fn write_lines(&self, out: &mut impl Write) -> io::Result<()> {
+    fn write_lines(&self, console: &Console, out: &mut impl Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{}",
+            console.paint(Look::Dim, self.headings.join("\t"))
+        )?;
         for row in &self.rows {
             for (at, field) in row.iter().enumerate() {
                 if at > 0 {
                     out.write_all(b"\t")?;
                 }
-                out.write_all(field.text.as_bytes())?;
+                write!(out, "{}", console.paint(field.look, &field.text))?;
             }
             out.write_all(b"\n")?;
         }
@@ -152,7 +157,7 @@ mod tests {
     use super::*;
 
     fn table() -> Table {
-        let mut table = Table::new(&["ID", "STATUS", "TITLE"]);
+        let mut table = Table::new(&["Id", "Status", "Title"]);
         table.row(["a1".into(), "READY".into(), "short".into()]);
         table.row([
             "b2".into(),
@@ -173,7 +178,7 @@ mod tests {
     fn a_pipe_gets_a_line_a_row_with_tabs() {
         assert_eq!(
             shown(None),
-            "a1\tREADY\tshort\nb2\tIN_PROGRESS\ta title that is much too long for the terminal\n"
+            "Id\tStatus\tTitle\na1\tREADY\tshort\nb2\tIN_PROGRESS\ta title that is much too long for the terminal\n"
         );
     }
 
@@ -184,7 +189,7 @@ mod tests {
             text.lines().all(|line| line.chars().count() <= 40),
             "{text}"
         );
-        assert!(text.starts_with("ID  STATUS       TITLE\n"), "{text}");
+        assert!(text.starts_with("Id  Status       Title\n"), "{text}");
         assert!(text.contains("b2  IN_PROGRESS  a title"), "{text}");
     }
 }

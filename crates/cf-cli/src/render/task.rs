@@ -44,7 +44,7 @@ pub(crate) const fn phase_look(phase: Phase) -> Look {
 }
 
 /// The headings of a list of tasks.
-const HEADINGS: &[&str] = &["ID", "KEY", "STATUS", "PRIORITY", "BLOCKERS", "TITLE"];
+pub(crate) const HEADINGS: &[&str] = &["Id", "Key", "Status", "Priority", "Blockers", "Title"];
 
 /// A list of tasks for a terminal.
 pub(crate) fn table() -> Table {

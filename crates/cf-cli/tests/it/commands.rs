@@ -336,20 +336,6 @@ fn completions_are_written_for_the_usual_shells() {
 }
 
 #[test]
-fn doctor_looks_at_the_workspace_without_a_network() {
-    let ws = workspace();
-    ws.cf(["doctor"]).ok().says(".cf");
-}
-
-#[test]
-fn work_merge_makes_a_done_task_final() {
-    let ws = empty_folder().git().init();
-    ws.add("a", "true");
-    ws.cf(["work", "merge", "a"]).refused();
-    assert_eq!(ws.status("a"), "READY");
-}
-
-#[test]
 fn run_prints_which_folder_to_use_after_making_a_workspace_elsewhere() {
     let ws = empty_folder();
     ws.write(

@@ -24,7 +24,6 @@ mod resume;
 mod stop;
 mod store_and_ids;
 mod take_up;
-mod worktree;
 
 use cf_testkit::Workspace;
 

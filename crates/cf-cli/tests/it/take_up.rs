@@ -89,36 +89,36 @@ fn all_ready_leaves_out_what_waits_for_something_outside_and_lists_it() {
 fn all_ready_takes_ready_tasks_only() {
     let ws = workspace();
     for (key, status) in [
-        ("ready", "READY"),
-        ("backlog", "BACKLOG"),
-        ("failed", "FAILED"),
-        ("blocked", "BLOCKED"),
-        ("done", "DONE"),
+        ("is-ready", "READY"),
+        ("is-backlog", "BACKLOG"),
+        ("is-failed", "FAILED"),
+        ("is-blocked", "BLOCKED"),
+        ("is-done", "DONE"),
     ] {
         ws.add(key, "echo $CF_TASK_KEY >> ran");
         ws.set(key, status);
     }
     ws.run(["--all-ready"]).ok();
-    assert_eq!(ws.read("ran"), "ready\n");
-    assert_eq!(ws.status("backlog"), "BACKLOG");
-    assert_eq!(ws.status("failed"), "FAILED");
-    assert_eq!(ws.status("blocked"), "BLOCKED");
+    assert_eq!(ws.read("ran"), "is-ready\n");
+    assert_eq!(ws.status("is-backlog"), "BACKLOG");
+    assert_eq!(ws.status("is-failed"), "FAILED");
+    assert_eq!(ws.status("is-blocked"), "BLOCKED");
 }
 
 #[test]
 fn the_take_up_makes_named_tasks_ready_and_runs_them() {
     let ws = workspace();
     for (key, status) in [
-        ("backlog", "BACKLOG"),
-        ("failed", "FAILED"),
-        ("blocked", "BLOCKED"),
+        ("is-backlog", "BACKLOG"),
+        ("is-failed", "FAILED"),
+        ("is-blocked", "BLOCKED"),
     ] {
         ws.add(key, "echo $CF_TASK_KEY >> ran");
         ws.set(key, status);
     }
-    ws.run(["backlog", "failed", "blocked"]).ok();
+    ws.run(["is-backlog", "is-failed", "is-blocked"]).ok();
     assert_eq!(ws.lines("ran"), 3);
-    for key in ["backlog", "failed", "blocked"] {
+    for key in ["is-backlog", "is-failed", "is-blocked"] {
         assert_eq!(ws.status(key), "DONE", "{key}");
         let changes = ws.events_of("TASK_STATUS_CHANGED", key);
         let ready = changes
@@ -133,14 +133,14 @@ fn the_take_up_makes_named_tasks_ready_and_runs_them() {
 #[test]
 fn the_take_up_skips_what_is_done_already() {
     let ws = workspace();
-    ws.add("done", "touch ran");
-    ws.add("merged", "touch ran");
+    ws.add("is-done", "touch ran");
+    ws.add("is-merged", "touch ran");
     ws.add("next", "true");
-    ws.set("done", "DONE");
-    ws.set("merged", "MERGED");
-    ws.run(["done", "merged", "next"]).ok();
-    ws.ended("done", "SKIPPED", "already done");
-    ws.ended("merged", "SKIPPED", "already done");
+    ws.set("is-done", "DONE");
+    ws.set("is-merged", "MERGED");
+    ws.run(["is-done", "is-merged", "next"]).ok();
+    ws.ended("is-done", "SKIPPED", "already done");
+    ws.ended("is-merged", "SKIPPED", "already done");
     assert!(!ws.exists("ran"));
     assert_eq!(ws.batch_status(), "COMPLETED");
 }
@@ -148,14 +148,14 @@ fn the_take_up_skips_what_is_done_already() {
 #[test]
 fn force_runs_done_tasks_again_but_never_merged_ones() {
     let ws = workspace();
-    ws.add("done", "echo done >> ran");
-    ws.add("merged", "echo merged >> ran");
-    ws.set("done", "DONE");
-    ws.set("merged", "MERGED");
-    ws.run(["done", "merged", "--force"]).ok();
+    ws.add("is-done", "echo done >> ran");
+    ws.add("is-merged", "echo merged >> ran");
+    ws.set("is-done", "DONE");
+    ws.set("is-merged", "MERGED");
+    ws.run(["is-done", "is-merged", "--force"]).ok();
     assert_eq!(ws.read("ran"), "done\n");
-    assert_eq!(ws.status("merged"), "MERGED");
-    ws.ended("merged", "SKIPPED", "already done");
+    assert_eq!(ws.status("is-merged"), "MERGED");
+    ws.ended("is-merged", "SKIPPED", "already done");
 }
 
 #[test]

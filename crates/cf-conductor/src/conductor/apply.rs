@@ -28,6 +28,9 @@ impl Core {
             return Ok(());
         }
         self.saw(tx, task, standing.as_ref())?;
+        if finding.action != ReconcileAction::None {
+            self.disturbed_at = Some(self.clock);
+        }
         match plan(finding.action, phase) {
             Effect::Nothing => self.nothing_to_do(tx, &finding, standing.as_ref()),
             Effect::DropFromQueue | Effect::FinishSkipped => {

@@ -109,6 +109,10 @@ impl News {
     }
 }
 
+/// How long after the last change from outside a batch with held tasks stays open: whoever changes several things one
+/// after the other is not met by a batch that ended in the middle.
+const SETTLING: Duration = Duration::from_secs(1);
+
 /// Everything that a batch's owner knows. The store and the executor stand beside it.
 #[derive(Debug)]
 pub(super) struct Core {
@@ -143,6 +147,8 @@ pub(super) struct Core {
     pub unclean: BTreeSet<AttemptId>,
     /// The loop's clock, which does not run while this process is suspended.
     pub clock: Duration,
+    /// On that clock, when a source was last acted upon.
+    pub disturbed_at: Option<Duration>,
     /// On that clock, since when nothing is left but what is held.
     pub idle_since: Option<Duration>,
     /// How the next random fraction is drawn; for the jitter of retries.
@@ -175,6 +181,7 @@ impl Core {
             rules,
             unclean: BTreeSet::new(),
             clock: Duration::ZERO,
+            disturbed_at: None,
             idle_since: None,
             // Any number but zero will do; the batch's own id spreads the retries of different batches.
             jitter: batch.0.as_u64_pair().1 | 1,
@@ -558,6 +565,12 @@ impl Core {
         }
         if self.schedule.mode() == Mode::Closing || self.schedule.count(Phase::Held) == 0 {
             return true;
+        }
+        if self
+            .disturbed_at
+            .is_some_and(|at| self.clock.saturating_sub(at) < SETTLING)
+        {
+            return false;
         }
         let since = *self.idle_since.get_or_insert(self.clock);
         match self.settings.wait_for_blockers {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cf_core::{Link, Repo};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -24,6 +24,8 @@ pub(crate) struct Host {
     pub(super) settings: Settings,
     pub(super) notices: Arc<Notices>,
     pub(super) floor: DefaultDirectRateLimiter,
+    /// When the last request ended.
+    pub(super) ended: Mutex<Option<Instant>>,
     pub(super) pace: Mutex<Pace>,
     pub(super) sent: Mutex<Sent>,
     /// The server's clock less ours, as its last reply told it.
@@ -60,6 +62,7 @@ impl Host {
             settings,
             notices,
             floor: RateLimiter::direct(quota),
+            ended: Mutex::default(),
             pace: Mutex::default(),
             sent: Mutex::default(),
             skew: Mutex::new(SignedDuration::ZERO),

@@ -1,5 +1,7 @@
 //! Sending one request: the gate, the floor, one retry, and what its end means for the pace.
 
+use std::time::Instant;
+
 use governor::clock::{Clock as _, DefaultClock};
 use jiff::{SignedDuration, Timestamp};
 
@@ -84,7 +86,9 @@ impl Host {
                 })
             }
         };
-        let raw = match self.wire.graphql(&query.document()).await {
+        let sent = self.wire.graphql(&query.document()).await;
+        *locked(&self.ended) = Some(Instant::now());
+        let raw = match sent {
             Ok(raw) => raw,
             Err(error @ (WireError::TimedOut | WireError::TooLong(_))) => {
                 return too_much(error.to_string());
@@ -164,11 +168,9 @@ impl Host {
         }
         self.wait_for_floor().await;
         locked(&self.sent).rest += 1;
-        let raw = self
-            .wire
-            .rest(look)
-            .await
-            .map_err(|error| Why::Failed(error.to_string()))?;
+        let sent = self.wire.rest(look).await;
+        *locked(&self.ended) = Some(Instant::now());
+        let raw = sent.map_err(|error| Why::Failed(error.to_string()))?;
         self.note_skew(&raw.headers);
         let signal = classify(raw.status, &raw.headers, &start_of(&raw.body));
         match signal {
@@ -230,8 +232,16 @@ impl Host {
         self.wire.access().token.redact(&text).into_owned()
     }
 
-    /// Waits until the floor between two requests has passed. Its clock is the governor's own.
+    /// Waits until the floor between two requests has passed, counted from the last start by the governor's own clock,
+    /// and from the last end: a request that was slow to arrive must not be followed too soon either.
     async fn wait_for_floor(&self) {
+        let ended = *locked(&self.ended);
+        if let Some(ended) = ended {
+            let left = self.settings.floor.saturating_sub(ended.elapsed());
+            if !left.is_zero() {
+                tokio::time::sleep(left).await;
+            }
+        }
         while let Err(early) = self.floor.check() {
             tokio::time::sleep(early.wait_time_from(DefaultClock::default().now())).await;
         }

@@ -37,7 +37,7 @@ async fn a_thousand_links_cost_ten_requests_then_one_then_none() {
     let cold = server.take_received();
     assert!(cold.len() <= 10, "{}", cold.len());
     let gaps = cold.windows(2).map(|pair| pair[1].at - pair[0].at);
-    assert!(gaps.min().unwrap() >= Duration::from_millis(95));
+    assert!(gaps.min().unwrap() >= Duration::from_millis(100));
     assert_eq!(server.most_in_flight(), 1);
 
     client.look(&asks(FRESH)).await;
@@ -102,8 +102,6 @@ async fn a_busy_repository_falls_back_to_exact_looks() {
     ));
     assert!(answers.iter().all(|a| matches!(a, Answer::Known(_))));
     assert!(server.take_received().len() <= 3);
-    // Once it is quiet again one request will do.
-    tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use super::watch::end;
 use crate::args::run::{ResumeArgs, RunArgs};
 use crate::args::work::StartArgs;
 use crate::config::{Layer, Origin, Places, Setting};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -53,7 +53,7 @@ pub(in crate::commands) fn run(args: &RunArgs, console: &Console) -> Ended {
                 layer,
                 console,
             };
-            run.go(workspace, store, &actor, &selection)
+            run.go(&workspace, store, &actor, &selection)
         }
     }
 }
@@ -71,7 +71,7 @@ pub(in crate::commands) fn start(args: &StartArgs, console: &Console) -> Ended {
         layer,
         console,
     };
-    run.go(workspace, store, &actor, &selection)
+    run.go(&workspace, store, &actor, &selection)
 }
 
 /// The tasks that the words of the command line name.
@@ -137,7 +137,7 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     };
     let mut store = Store::open(&workspace)?;
     let imported = store.write(&actor, |tx| import_plan(tx, &plan))?;
-    run.go(workspace, store, &actor, &Selection::Tasks(imported.ids))
+    run.go(&workspace, store, &actor, &Selection::Tasks(imported.ids))
 }
 
 /// Where the workspace of a plan is looked for; a plan from standard input belongs to the current directory.
@@ -225,11 +225,10 @@ impl Run<'_> {
 
     fn show_only(&self, plan: &BatchPlan) -> Ended {
         if self.console.json {
-            self.console
-                .print_json(&preview::json(plan, &self.github()))?;
+            console::print_json(&preview::json(plan, &self.github()))?;
             return Ok(0);
         }
-        let mut out = crate::console::out();
+        let mut out = console::out();
         preview::write(self.console, &mut out, plan, &self.github())?;
         out.flush()?;
         Ok(0)
@@ -238,7 +237,7 @@ impl Run<'_> {
     /// Shows what the batch will do, and does it.
     fn go(
         &self,
-        workspace: Workspace,
+        workspace: &Workspace,
         store: Store,
         actor: &Actor,
         selection: &Selection,
@@ -277,7 +276,7 @@ impl Run<'_> {
         );
         let ended = conductor::start(&mut setup, store, &plan, &mut shown);
         shown.finish();
-        told_end(ended?, &workspace, self.console)
+        told_end(ended?, workspace, self.console)
     }
 }
 
@@ -307,6 +306,11 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         })
         .collect();
     let mut shown = Shown::new(console, tasks.len() as u64, workspace.clone(), labels);
+    if !console.json && !console.quiet {
+        let mut out = console::out();
+        preview::write_settings(&mut out, &settings)?;
+        out.flush()?;
+    }
     let ended = conductor::conduct(
         &mut setup,
         store,

@@ -12,7 +12,7 @@ use super::super::events::{LOOK, Tail};
 use super::super::{Ended, Labels};
 use super::{Shown, named_or_newest};
 use crate::args::work::BatchArgs;
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::progress::Progress;
 use crate::render::json::LastLine;
@@ -85,11 +85,11 @@ pub(in crate::commands) fn end(
     let shown = Shown::read(store, workspace, id)?;
     let code = shown.listed.batch.exit_code.unwrap_or(0);
     if console.json {
-        console.print_json(&LastLine {
+        console::print_json(&LastLine {
             batch: shown.json(),
         })?;
     } else if !console.quiet {
-        let mut out = crate::console::out();
+        let mut out = console::out();
         writeln!(out)?;
         shown.write(console, &mut out)?;
         write_questions(store, &shown, console, &mut out)?;
@@ -144,9 +144,9 @@ pub(super) fn status(
         if shown_at != Some(key) {
             let shown = Shown::read(store, workspace, id)?;
             if console.json {
-                console.print_json(&shown.json())?;
+                console::print_json(&shown.json())?;
             } else {
-                let mut out = crate::console::out();
+                let mut out = console::out();
                 if console.width.is_some() {
                     // To the upper left corner, and clear what follows: what stood there scrolls away with nothing lost.
                     out.write_all(b"\x1b[H\x1b[2J")?;

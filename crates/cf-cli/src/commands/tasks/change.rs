@@ -12,7 +12,7 @@ use crate::args::tasks::{
     AddArgs, AgentFlags, DeleteArgs, DependArgs, EditArgs, Field, LinkArgs, SetStatusArgs,
     UnlinkArgs,
 };
-use crate::console::{Console, Look};
+use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::plan::{self, DEFAULT_HOST};
 use crate::render::json::TaskJson;
@@ -138,7 +138,7 @@ pub(super) fn edit(args: EditArgs, console: &Console) -> Ended {
 fn show(store: &Store, id: TaskId, console: &Console, what: &str) -> Ended {
     let (view, links) = store.read(|reader| Ok((reader.task_view(id)?, reader.links(id)?)))?;
     if console.json {
-        console.print_json(&TaskJson::new(
+        console::print_json(&TaskJson::new(
             &view.task,
             &view.depends_on,
             &links,
@@ -176,7 +176,7 @@ pub(super) fn delete(args: &DeleteArgs, console: &Console) -> Ended {
     })?;
     if console.json {
         let ids: Vec<TaskId> = deleted.iter().map(|(id, _)| *id).collect();
-        console.print_json(&json!({ "deleted": ids }))?;
+        console::print_json(&json!({ "deleted": ids }))?;
     }
     for (_, label) in deleted {
         console.say(format_args!("deleted {label}"))?;
@@ -336,7 +336,7 @@ pub(super) fn set_status(args: &SetStatusArgs, console: &Console) -> Ended {
                 })
             })
             .collect();
-        console.print_json(&list)?;
+        console::print_json(&list)?;
         return Ok(0);
     }
     for (before, write) in &written {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::{Ended, find_task};
 use crate::args::tasks::{ExportArgs, ImportArgs};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::plan::{Exported, Plan, PlanTask, write};
 use crate::workspace;
@@ -31,8 +31,7 @@ pub(super) fn import(args: &ImportArgs, console: &Console) -> Ended {
     let added = imported.added;
     let updated = imported.ids.len() - added;
     if console.json {
-        console
-            .print_json(&json!({ "tasks": imported.ids, "added": added, "updated": updated }))?;
+        console::print_json(&json!({ "tasks": imported.ids, "added": added, "updated": updated }))?;
     } else {
         console.say(format_args!(
             "{}: {added} added, {updated} updated",
@@ -201,7 +200,7 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Ended {
         })?;
         console.say(format_args!("wrote {count} tasks to {}", path.display()))?;
     } else {
-        let mut out = crate::console::out();
+        let mut out = console::out();
         out.write_all(&text)?;
         out.flush()?;
     }

@@ -9,7 +9,7 @@ use cf_conductor::store::read_cli::TaskLine;
 
 use super::super::{Ended, Labels, find_task};
 use crate::args::tasks::{GraphArgs, ListArgs, ShowArgs};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::graph::{self, Node};
 use crate::render::json::{AttemptJson, BlockerJson, EventJson, FullTaskJson, TaskJson};
@@ -20,10 +20,10 @@ use crate::workspace;
 /// `cf tasks list`.
 pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
-    let mut out = crate::console::out();
+    let mut out = console::out();
     if console.json {
         list_json(args, &store, &mut out)?;
-    } else if console.width.is_some() {
+    } else if console.width.is_some() || console.is_styled() {
         let mut table = task::table();
         store.read(|reader| {
             reader.tasks(&args.status, |view| {
@@ -39,10 +39,10 @@ pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
     Ok(0)
 }
 
-/// A line a task, a tab between the columns: short id, key, status, priority, open blockers, title. Written as the rows
-/// are read, because a list of ten thousand is read by other programs again and again.
+/// The same lines as those of the table without styles, written as the rows are read: a list of ten thousand is read by
+/// other programs again and again.
 fn list_lines(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
-    let mut written = Ok(());
+    let mut written = writeln!(out, "{}", task::HEADINGS.join("\t"));
     store.read(|reader| {
         reader.task_lines(&args.status, |line| {
             written = write_line(out, &line);
@@ -103,7 +103,7 @@ fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(),
 pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
     let actor = cf_conductor::caller::actor(&store)?;
-    let mut out = crate::console::out();
+    let mut out = console::out();
     // Everything is read in one transaction, so that what is shown was true together.
     let mut labels = Labels::default();
     let (view, links, blockers, attempts, events, depends_on, dependents) =
@@ -145,7 +145,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
                 .collect(),
             events: events.iter().map(EventJson::new).collect(),
         };
-        console.print_json(&shape)?;
+        console::print_json(&shape)?;
         return Ok(0);
     }
     FullTask {
@@ -188,10 +188,10 @@ pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
                 })
             })
             .collect();
-        console.print_json(&shape)?;
+        console::print_json(&shape)?;
         return Ok(0);
     }
-    let mut out = crate::console::out();
+    let mut out = console::out();
     graph::write(console, &mut out, &nodes, args.format)?;
     out.flush()?;
     Ok(0)

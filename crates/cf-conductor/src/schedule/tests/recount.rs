@@ -113,6 +113,52 @@ impl Schedule {
             .map(|node| node.label.to_string())
             .collect()
     }
+
+    /// What another schedule of the same tasks, built from the store just now, says differently; `None` when nothing.
+    pub(crate) fn differs_from(&self, fresh: &Self) -> Option<String> {
+        for node in &self.nodes {
+            let who = node.label.as_str();
+            let Some(&at) = fresh.index.get(&node.row.task) else {
+                // A dependency that ended leaves its target behind, which nobody asks about any more.
+                if node.member || !node.dependents.is_empty() {
+                    return Some(format!("{who} is not known"));
+                }
+                continue;
+            };
+            let other = &fresh.nodes[at];
+            let names = |of: &Self, nodes: &[usize]| -> BTreeSet<TaskId> {
+                nodes.iter().map(|at| of.nodes[*at].row.task).collect()
+            };
+            if names(self, &node.depends_on) != names(fresh, &other.depends_on) {
+                return Some(format!("{who} depends on others"));
+            }
+            if node.stored != other.stored {
+                return Some(format!(
+                    "{who} is {:?}, and not {:?}",
+                    other.stored, node.stored
+                ));
+            }
+            if node.told != other.told && (node.member || !node.dependents.is_empty()) {
+                return Some(format!(
+                    "{who} means {:?}, and not {:?}",
+                    other.told, node.told
+                ));
+            }
+            if node.member && node.priority != other.priority {
+                return Some(format!(
+                    "{who} has priority {}, and not {}",
+                    other.priority, node.priority
+                ));
+            }
+            if node.row.phase == Phase::Queued && node.gate != other.gate {
+                return Some(format!(
+                    "{who} has gate {:?}, and not {:?}",
+                    other.gate, node.gate
+                ));
+            }
+        }
+        None
+    }
 }
 
 const TASKS: usize = 7;

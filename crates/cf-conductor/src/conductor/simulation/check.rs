@@ -1,0 +1,558 @@
+//! What must hold after every step, whatever happened.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use cf_core::{
+    Actor, AttemptEnd, AttemptId, BatchId, EventType, Outcome, Phase, TaskId, TaskStatus,
+};
+use cf_reconcile::{Counts, Reason, final_status, standing};
+
+use super::loop_::has_agent;
+use super::world::World;
+use crate::conductor::take_up;
+use crate::schedule::Gate;
+use crate::store::event::{Event, EventFilter};
+
+/// A task as the event log tells it.
+#[derive(Clone, Debug)]
+struct Told {
+    status: TaskStatus,
+    version: u64,
+    by: Actor,
+    deleted: bool,
+    /// A success of this batch that nobody has disputed: its next write is DONE.
+    succeeded: Option<BatchId>,
+}
+
+/// A task in a batch, as the event log tells it.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    outcome: Option<Outcome>,
+    running: bool,
+    /// The batch was resumed since: it may live again. With `true` also after a success.
+    again: Option<bool>,
+    starts: u32,
+}
+
+/// Reads the event log along with the simulation.
+#[derive(Default)]
+pub(super) struct Checker {
+    seen: u64,
+    tasks: HashMap<TaskId, Told>,
+    lives: BTreeMap<(BatchId, TaskId), Life>,
+    /// Attempts that asked, reported FAILED, or were told to stop by hand.
+    no_success: BTreeSet<AttemptId>,
+    ended: BTreeSet<AttemptId>,
+    /// Batches whose take-up is being read: the events of one transaction.
+    taking_up: Option<BatchId>,
+    requeued: BTreeSet<TaskId>,
+}
+
+impl Checker {
+    pub(super) fn resumed(&mut self, batch: BatchId, force: bool) {
+        for ((_, _), life) in self.lives.iter_mut().filter(|((of, _), _)| *of == batch) {
+            life.again = Some(force);
+        }
+    }
+
+    fn life(&mut self, event: &Event) -> &mut Life {
+        let key = (
+            event.batch.expect("it is of a batch"),
+            event.task.expect("it is of a task"),
+        );
+        self.lives.entry(key).or_default()
+    }
+
+    fn read(&mut self, event: &Event) {
+        use EventType as E;
+        if !matches!(event.actor, Actor::Batch(batch) if Some(batch) == self.taking_up) {
+            self.taking_up = None;
+        }
+        match event.kind {
+            E::BatchStarted | E::BatchResumed => self.taking_up = event.batch,
+            E::TaskCreated => {
+                let told = Told {
+                    status: TaskStatus::Ready,
+                    version: 1,
+                    by: event.actor.clone(),
+                    deleted: false,
+                    succeeded: None,
+                };
+                self.tasks.insert(event.task.expect("a task"), told);
+            }
+            E::TaskDeleted => {
+                let told = self
+                    .tasks
+                    .get_mut(&event.task.expect("a task"))
+                    .expect("it was created");
+                told.deleted = true;
+                told.version += 1;
+                told.by = event.actor.clone();
+                told.succeeded = None;
+            }
+            E::TaskStatusChanged => self.status_changed(event),
+            E::BlockerAsked => self.no_success.extend(event.attempt),
+            E::TaskStopRequested => self.no_success.extend(event.attempt),
+            E::AttemptReported if event.data["status"] == "FAILED" => {
+                self.no_success.extend(event.attempt)
+            }
+            E::AttemptEnded => self.attempt_ended(event),
+            _ if event.kind.as_str().starts_with("BATCH_TASK_") => self.lived(event),
+            _ => {}
+        }
+    }
+
+    fn status_changed(&mut self, event: &Event) {
+        let task = event.task.expect("a task");
+        let told = self.tasks.get_mut(&task).expect("it was created");
+        let word = |name: &str| {
+            event.data[name]
+                .as_str()
+                .and_then(|word| word.parse::<TaskStatus>().ok())
+                .expect("a status")
+        };
+        let (from, to) = (word("from"), word("to"));
+        assert!(!told.deleted, "{task} is written after it was deleted");
+        assert_eq!(
+            from, told.status,
+            "{task}: a change begins where the last one ended"
+        );
+        assert_eq!(
+            event.data["version"],
+            told.version + 1,
+            "{task}: versions have no gap"
+        );
+        if let Actor::Batch(batch) = event.actor {
+            assert!(
+                from.edges().contains(&to),
+                "{task}: {from} to {to} is no edge"
+            );
+            let foreign = told.by != event.actor;
+            let taking_up = self.taking_up == Some(batch);
+            let allowed = match (from, to) {
+                (TaskStatus::Ready, TaskStatus::InProgress) => true,
+                // A question of ours blocks what runs; a claim of ours ends with what became of it.
+                (TaskStatus::InProgress, _) => !foreign || matches!(told.by, Actor::Batch(_)),
+                (TaskStatus::Blocked, TaskStatus::Ready) => true,
+                (
+                    TaskStatus::Backlog | TaskStatus::Failed | TaskStatus::Done,
+                    TaskStatus::Ready,
+                ) => taking_up,
+                _ => false,
+            };
+            assert!(
+                allowed,
+                "{task}: {} wrote {from}, and {batch} makes it {to}",
+                told.by
+            );
+            if let Some(of) = told.succeeded.take()
+                && of == batch
+            {
+                assert_eq!(
+                    to,
+                    TaskStatus::Done,
+                    "{task}: an undisputed success is stored"
+                );
+            }
+        }
+        told.status = to;
+        told.version += 1;
+        told.by = event.actor.clone();
+        told.succeeded = None;
+    }
+
+    fn attempt_ended(&mut self, event: &Event) {
+        let attempt = event.attempt.expect("an attempt");
+        assert!(self.ended.insert(attempt), "an attempt ends once");
+        let told = self
+            .tasks
+            .get_mut(&event.task.expect("a task"))
+            .expect("it was created");
+        let good =
+            event.data["end"] == AttemptEnd::Exited.as_str() && event.data["success"] == true;
+        let ours =
+            matches!((&told.by, event.batch), (Actor::Batch(by), Some(batch)) if *by == batch);
+        if good
+            && ours
+            && told.status == TaskStatus::InProgress
+            && !told.deleted
+            && !self.no_success.contains(&attempt)
+        {
+            told.succeeded = event.batch;
+        }
+    }
+
+    fn lived(&mut self, event: &Event) {
+        use EventType as E;
+        let life = self.life(event);
+        let may_live = |life: &Life| match (life.outcome, life.again) {
+            (None, _) | (_, Some(true)) => true,
+            (Some(outcome), Some(false)) => outcome != Outcome::Completed,
+            (Some(_), None) => false,
+        };
+        let who = format!("{} of {:?}", event.kind.as_str(), event.task);
+        match event.kind {
+            E::BatchTaskQueued => {
+                assert!(may_live(life), "{who}: it has ended {:?}", life.outcome);
+                *life = Life {
+                    starts: life.starts,
+                    ..Life::default()
+                };
+            }
+            E::BatchTaskRequeued => {
+                assert!(
+                    life.outcome != Some(Outcome::Completed),
+                    "{who}: it has succeeded"
+                );
+                *life = Life {
+                    starts: life.starts,
+                    ..Life::default()
+                };
+            }
+            E::BatchTaskWaiting => {
+                let skipped = life.outcome == Some(Outcome::Skipped);
+                assert!(
+                    may_live(life) || skipped,
+                    "{who}: it has ended {:?}",
+                    life.outcome
+                );
+                *life = Life {
+                    starts: life.starts,
+                    ..Life::default()
+                };
+            }
+            E::BatchTaskStarted => {
+                assert!(
+                    life.outcome.is_none(),
+                    "{who}: it has ended {:?}",
+                    life.outcome
+                );
+                assert!(!life.running, "{who}: it runs already");
+                life.running = true;
+                life.starts += 1;
+            }
+            E::BatchTaskRetrying => life.running = false,
+            E::BatchTaskBlocked if event.data["phase"] == Phase::Held.as_str() => {
+                assert!(may_live(life), "{who}: it has ended {:?}", life.outcome);
+                *life = Life {
+                    starts: life.starts,
+                    ..Life::default()
+                };
+            }
+            E::BatchTaskCompleted
+            | E::BatchTaskFailed
+            | E::BatchTaskSkipped
+            | E::BatchTaskCancelled
+            | E::BatchTaskBlocked => {
+                assert!(
+                    may_live(life),
+                    "{who}: it has ended {:?} before",
+                    life.outcome
+                );
+                let outcome = match event.kind {
+                    E::BatchTaskCompleted => Outcome::Completed,
+                    E::BatchTaskFailed => Outcome::Failed,
+                    E::BatchTaskSkipped => Outcome::Skipped,
+                    E::BatchTaskCancelled => Outcome::Cancelled,
+                    _ => Outcome::Blocked,
+                };
+                *life = Life {
+                    outcome: Some(outcome),
+                    starts: life.starts,
+                    ..Life::default()
+                };
+            }
+            _ => {}
+        }
+    }
+}
+
+impl World {
+    pub(super) fn check(&mut self) {
+        let mut events = Vec::new();
+        let after = self.checker.seen;
+        self.store
+            .read(|reader| {
+                reader.events(
+                    &EventFilter {
+                        after,
+                        ..EventFilter::default()
+                    },
+                    |event| {
+                        events.push(event);
+                        Ok(())
+                    },
+                )
+            })
+            .expect("events are read");
+        for event in events {
+            self.checker.seen = event.seq;
+            let name = event.task.map(|task| self.name(task)).unwrap_or_default();
+            self.say(|| {
+                format!(
+                    "     #{} {} {name} {} {}",
+                    event.seq,
+                    event.kind,
+                    event.actor,
+                    serde_json::Value::Object(event.data.clone())
+                )
+            });
+            self.checker.read(&event);
+        }
+        self.check_tasks();
+        self.check_agents();
+        for which in 0..self.conductors.len() {
+            if self.conductors[which].core.is_some() {
+                self.check_beliefs(which);
+            } else if self.conductors[which].ended.is_some() {
+                self.check_end(which);
+            }
+        }
+    }
+
+    /// Replaying the log gives what is stored.
+    fn check_tasks(&self) {
+        for (task, told) in &self.checker.tasks {
+            let stored = self
+                .store
+                .read(|reader| reader.task(*task))
+                .expect("a task is read");
+            let name = self.name(*task);
+            assert_eq!(
+                (
+                    stored.status,
+                    stored.version,
+                    &stored.status_by,
+                    stored.deleted
+                ),
+                (told.status, told.version, &told.by, told.deleted),
+                "{name}: the log tells what is stored"
+            );
+            if stored.claim.is_some() {
+                assert_eq!(
+                    stored.status,
+                    TaskStatus::InProgress,
+                    "{name}: what is claimed is IN_PROGRESS"
+                );
+            }
+        }
+    }
+
+    fn check_agents(&self) {
+        let open = self.open_attempts();
+        let mut by_task: BTreeMap<TaskId, AttemptId> = BTreeMap::new();
+        let mut by_batch: BTreeMap<BatchId, usize> = BTreeMap::new();
+        for agent in self.agents.values() {
+            assert!(
+                open.get(&agent.task)
+                    .is_some_and(|open| open.contains(&agent.attempt)),
+                "{}: an agent runs whose attempt is closed",
+                self.name(agent.task)
+            );
+            assert!(
+                by_task.insert(agent.task, agent.attempt).is_none(),
+                "two agents of one task"
+            );
+            *by_batch.entry(agent.batch).or_default() += 1;
+        }
+        for (task, attempts) in open {
+            assert!(
+                attempts.len() == 1,
+                "{}: two attempts are open",
+                self.name(task)
+            );
+        }
+        for conductor in &self.conductors {
+            let busy = by_batch.get(&conductor.batch).copied().unwrap_or(0);
+            assert!(busy <= conductor.settings.slots(), "more agents than slots");
+        }
+    }
+
+    /// What a conductor believes is what is stored, and nothing is lost between the two.
+    fn check_beliefs(&self, which: usize) {
+        let conductor = &self.conductors[which];
+        let core = conductor.core.as_ref().expect("it lives");
+        core.schedule.recount();
+        let gates: BTreeSet<_> = core
+            .at_gate
+            .iter()
+            .map(|gate| gate.identity.supervisor)
+            .collect();
+        assert_eq!(
+            gates.len(),
+            core.at_gate.len(),
+            "a supervisor is at one gate"
+        );
+        for supervisor in gates {
+            assert_eq!(
+                self.at_gate.get(&supervisor),
+                Some(&core.batch),
+                "who is believed to wait at a gate does"
+            );
+        }
+        assert_eq!(core.running.len(), core.by_attempt.len());
+        for running in core.running.values() {
+            assert_eq!(core.by_attempt.get(&running.attempt), Some(&running.task));
+        }
+        if !conductor.stored {
+            return;
+        }
+        let rows = self
+            .store
+            .read(|reader| reader.batch_tasks(core.batch))
+            .expect("rows are read");
+        for row in &rows {
+            let name = self.name(row.task);
+            assert_eq!(
+                core.schedule.row(row.task),
+                Some(row),
+                "{name}: what is stored is what is believed"
+            );
+            assert_eq!(
+                core.running.contains_key(&row.task),
+                has_agent(row.phase),
+                "{name}: {} has its agent",
+                row.phase
+            );
+            if let Some(running) = core.running.get(&row.task) {
+                assert_eq!(
+                    running.stop.is_some(),
+                    row.phase == Phase::Stopping,
+                    "{name}: a stop has its reason"
+                );
+                let told = self
+                    .agents
+                    .get(&running.attempt)
+                    .is_none_or(|agent| agent.killed_at.is_some());
+                assert!(
+                    running.stop.is_none() || told,
+                    "{name}: an agent that is to stop was told"
+                );
+                let attempt = self
+                    .store
+                    .read(|reader| reader.attempt(running.attempt))
+                    .expect("it is read");
+                assert!(
+                    attempt.open && attempt.batch == core.batch && attempt.task == row.task,
+                    "{name}: its attempt is open"
+                );
+                assert_eq!(
+                    (attempt.stage, attempt.supervisor),
+                    (running.stage, running.identity.clone()),
+                    "{name}"
+                );
+                let heard = self.agents.contains_key(&running.attempt)
+                    || conductor
+                        .pending
+                        .iter()
+                        .chain(&conductor.notes)
+                        .chain(&core.unverified)
+                        .any(|j| j.attempt == running.attempt);
+                assert!(heard, "{name}: nobody will ever hear of its agent");
+            }
+        }
+        if core.schedule.mode() == crate::schedule::Mode::Open {
+            let forgotten = core.schedule.forgotten();
+            assert!(forgotten.is_empty(), "{forgotten:?} wait for nothing");
+        }
+        if core.passes_off() || !core.relook.is_empty() || self.has_news(core) {
+            return;
+        }
+        let fresh = self
+            .store
+            .read(|reader| take_up::schedule(reader, core.batch, &core.settings))
+            .expect("the schedule is read");
+        if let Some(difference) = core.schedule.differs_from(&fresh) {
+            panic!("believed and not so: {difference}");
+        }
+        for row in rows {
+            let standing = self
+                .store
+                .read(|reader| reader.standing(row.task))
+                .expect("it is read")
+                .expect("it is there");
+            let name = self.name(row.task);
+            match row.phase {
+                Phase::Held => assert!(
+                    !standing.deleted
+                        && matches!(
+                            standing.status,
+                            TaskStatus::Blocked | TaskStatus::InProgress
+                        ),
+                    "{name} is held and {}",
+                    standing.status
+                ),
+                Phase::Queued if core.schedule.gate(row.task) == Gate::Open => assert!(
+                    !standing.deleted
+                        && matches!(standing.status, TaskStatus::Ready | TaskStatus::InProgress),
+                    "{name} is queued and {}",
+                    standing.status
+                ),
+                _ => {}
+            }
+        }
+    }
+
+    /// A batch that has ended left nothing behind.
+    fn check_end(&self, which: usize) {
+        let conductor = &self.conductors[which];
+        let batch = conductor.batch;
+        let stored = self
+            .store
+            .read(|reader| reader.batch(batch))
+            .expect("it is read");
+        assert_eq!(Some(stored.status), conductor.ended);
+        let mut counts = Counts::default();
+        for row in self
+            .store
+            .read(|reader| reader.batch_tasks(batch))
+            .expect("rows are read")
+        {
+            let name = self.name(row.task);
+            let outcome = row
+                .outcome
+                .unwrap_or_else(|| panic!("{name} has no outcome"));
+            assert_eq!(
+                self.checker
+                    .lives
+                    .get(&(batch, row.task))
+                    .and_then(|life| life.outcome),
+                Some(outcome),
+                "{name}: its last event tells its outcome"
+            );
+            let reason = row.reason.clone().unwrap_or_default();
+            assert!(!reason.is_empty(), "{name}: an outcome has a reason");
+            counts.add(standing(outcome, &Reason::from(reason)));
+            let task = self
+                .store
+                .read(|reader| reader.task(row.task))
+                .expect("it is read");
+            assert_ne!(
+                task.claim,
+                Some(batch),
+                "{name} is still claimed by a batch that has ended"
+            );
+        }
+        for attempt in self
+            .store
+            .read(|reader| reader.attempts_of_batch(batch))
+            .expect("it is read")
+        {
+            assert!(
+                !attempt.open || attempt.end == Some(AttemptEnd::Unclean),
+                "{}: an attempt is open and its batch has ended",
+                self.name(attempt.task)
+            );
+        }
+        for cause in cf_reconcile::StopCause::ALL {
+            let (status, exit) = final_status(&counts, *cause);
+            if status == stored.status && Some(exit.code()) == stored.exit_code {
+                return;
+            }
+        }
+        panic!(
+            "{counts:?} do not make {} {:?}",
+            stored.status, stored.exit_code
+        );
+    }
+}

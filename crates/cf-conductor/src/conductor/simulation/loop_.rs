@@ -1,0 +1,608 @@
+//! The loop around [`Core`], step by step as the real one, with simulated supervisors in place of processes.
+
+use std::collections::{HashMap, HashSet};
+
+use cf_core::{
+    Actor, AttemptEnd, AttemptId, BatchId, BatchStatus, EventType, Phase, SupervisorId, TaskId,
+};
+use cf_reconcile::{FailureCause, Merged, ReconcileAction};
+
+use super::world::{Agent, World, identity, judged};
+use crate::ambient::fresh_id;
+use crate::conductor::settle::Judged;
+use crate::conductor::take_up::Again;
+use crate::conductor::turn::{AtGate, Core, News};
+use crate::conductor::{rows, take_up};
+use crate::schedule::Mode;
+use crate::settings::Settings;
+use crate::source::ReconcilerRegistry;
+use crate::store::batch::{BatchTask, Stop};
+use crate::store::event::{Event, EventFilter};
+use crate::store::{Durability, Reader, Result, StoreError, now};
+
+/// A batch, and its conductor while it has one.
+pub(super) struct Conductor {
+    pub batch: BatchId,
+    pub settings: Settings,
+    pub core: Option<Core>,
+    /// What supervisors said and the loop has not heard yet.
+    pub notes: Vec<Judged>,
+    /// What the loop has heard and not stored yet.
+    pub pending: Vec<Judged>,
+    pub ended: Option<BatchStatus>,
+    /// Whether what it believes was stored in the last step.
+    pub stored: bool,
+}
+
+impl Conductor {
+    /// Whether its conductor died before the batch ended.
+    pub(super) fn is_orphan(&self) -> bool {
+        self.core.is_none() && self.ended.is_none()
+    }
+}
+
+fn disk_full() -> StoreError {
+    let code = rusqlite::ffi::Error {
+        code: rusqlite::ErrorCode::DiskFull,
+        extended_code: 13,
+    };
+    StoreError::Sql {
+        what: "commit",
+        source: rusqlite::Error::SqliteFailure(code, None),
+    }
+}
+
+impl World {
+    // ---- the beginning of a batch, and of a conductor ------------------------------------------------------------
+
+    pub(super) fn begin(&mut self, tasks: &[TaskId], settings: Settings, again: Again) -> usize {
+        let batch = BatchId(fresh_id());
+        let names: Vec<String> = tasks.iter().map(|task| self.name(*task)).collect();
+        self.say(|| {
+            format!(
+                "batch {} begins with {names:?} {again:?} {settings:?}",
+                batch.short()
+            )
+        });
+        let mut core = Core::new(batch, settings.clone(), HashMap::new());
+        self.store
+            .write_as(&Actor::Batch(batch), Durability::Normal, |tx| {
+                tx.insert_batch(batch, &settings, tasks)?;
+                let mut taken = tx.reader().batch_tasks(batch)?;
+                take_up::take_up(tx, batch, &mut taken, again)?;
+                core.take_in(tx, &taken)
+            })
+            .expect("a batch begins");
+        self.conductors.push(Conductor {
+            batch,
+            settings,
+            core: Some(core),
+            notes: Vec::new(),
+            pending: Vec::new(),
+            ended: None,
+            stored: true,
+        });
+        self.conductors.len() - 1
+    }
+
+    pub(super) fn crash(&mut self, which: usize) {
+        let conductor = &mut self.conductors[which];
+        let batch = conductor.batch;
+        conductor.core = None;
+        conductor.notes.clear();
+        conductor.pending.clear();
+        self.at_gate.retain(|_, owner| *owner != batch);
+        self.say(|| format!("the conductor of {} dies", batch.short()));
+    }
+
+    /// `resume`, or, for a batch that somebody asked to stop, perhaps the end of it.
+    pub(super) fn resume(&mut self, which: usize) {
+        let batch = self.conductors[which].batch;
+        let force = self.rng.chance(10);
+        let stored = self
+            .store
+            .read(|reader| reader.batch(batch))
+            .expect("a batch is read");
+        let stop = if self.conductors[which].is_orphan() && self.rng.chance(30) {
+            Some(if self.rng.chance(50) {
+                Stop::Force
+            } else {
+                Stop::Drain
+            })
+        } else {
+            None
+        };
+        let asked = if self.conductors[which].is_orphan() && self.rng.chance(50) {
+            stored.stop
+        } else {
+            None
+        };
+        self.pick_up(which, force, stop.or(asked));
+    }
+
+    pub(super) fn pick_up(&mut self, which: usize, force: bool, stop: Option<Stop>) {
+        let batch = self.conductors[which].batch;
+        let settings = self.conductors[which].settings.clone();
+        self.say(|| {
+            format!(
+                "batch {} is picked up, force {force}, stop {stop:?}",
+                batch.short()
+            )
+        });
+        self.checker.resumed(batch, force);
+        let mut core = Core::new(batch, settings.clone(), HashMap::new());
+        crate::conductor::recover::clean_up_all(&mut self.store, &Actor::Batch(batch))
+            .expect("it is cleaned up");
+        let mut open = Vec::new();
+        let core_ = &mut core;
+        let open_ = &mut open;
+        self.store
+            .write_as(&Actor::Batch(batch), Durability::Normal, |tx| {
+                *open_ = core_.recall(&tx.reader(), &|_| None)?;
+                if stop.is_none() {
+                    tx.reopen_batch(batch, &settings)?;
+                }
+                let mut taken: Vec<BatchTask> = Vec::new();
+                for row in tx.reader().batch_tasks(batch)? {
+                    if stop.is_none()
+                        && !core_.running.contains_key(&row.task)
+                        && is_taken_up(&tx.reader(), &row, force)?
+                    {
+                        taken.push(row);
+                    }
+                }
+                let again = if force { Again::Yes } else { Again::No };
+                take_up::take_up(tx, batch, &mut taken, again)?;
+                core_.take_in(tx, &taken)?;
+                for attempt in open_.iter() {
+                    tx.append(
+                        Event::new(EventType::AttemptAdopted)
+                            .task(attempt.task)
+                            .batch(batch)
+                            .attempt(attempt.id),
+                    )?;
+                }
+                if let Some(stop) = stop {
+                    core_.stop_batch(tx, stop)?;
+                }
+                rows::store(core_, tx)
+            })
+            .expect("a batch is picked up");
+        let conductor = &mut self.conductors[which];
+        conductor.core = Some(core);
+        conductor.ended = None;
+        conductor.stored = true;
+        for attempt in open {
+            if !self.agents.contains_key(&attempt.id) {
+                let fate = self.fate(attempt.id, attempt.stage);
+                self.conductors[which].pending.push(fate);
+            }
+        }
+    }
+
+    // ---- one round of the loop -----------------------------------------------------------------------------------
+
+    pub(super) fn one_loop(&mut self, which: usize) {
+        let place = &mut self.conductors[which];
+        let mut core = place.core.take().expect("a conductor that lives");
+        // While it is out of its place, others must know that it lives, and can tell it that it died.
+        let stand_in = Conductor {
+            batch: place.batch,
+            settings: place.settings.clone(),
+            core: Some(Core::new(
+                place.batch,
+                place.settings.clone(),
+                HashMap::new(),
+            )),
+            notes: std::mem::take(&mut place.notes),
+            pending: Vec::new(),
+            ended: None,
+            stored: false,
+        };
+        let mut conductor = std::mem::replace(place, stand_in);
+        self.out = Some(which);
+        let ended = self.turn_of(which, &mut core, &mut conductor);
+        self.out = None;
+        let place = &mut self.conductors[which];
+        conductor.notes = std::mem::take(&mut place.notes);
+        if place.core.is_none() {
+            // It died in the middle.
+            conductor.pending.clear();
+            conductor.notes.clear();
+        } else if ended.is_none() {
+            conductor.core = Some(core);
+        } else {
+            let batch = conductor.batch;
+            self.at_gate.retain(|_, owner| *owner != batch);
+            conductor.notes.clear();
+        }
+        conductor.ended = ended.or(place.ended);
+        self.conductors[which] = conductor;
+    }
+
+    fn gone(&self, which: usize) -> bool {
+        self.conductors[which].core.is_none()
+    }
+
+    fn turn_of(
+        &mut self,
+        which: usize,
+        core: &mut Core,
+        conductor: &mut Conductor,
+    ) -> Option<BatchStatus> {
+        core.clock = self.clock;
+        for note in std::mem::take(&mut self.conductors[which].notes) {
+            self.take_note(core, conductor, note);
+        }
+        self.ready_supervisors(core);
+        let turned = self.one_turn(which, core, conductor);
+        if self.gone(which) {
+            return None;
+        }
+        conductor.stored = turned.is_ok();
+        if turned.is_err() {
+            self.say(|| "the transaction fails".to_owned());
+            self.meddle();
+            if !self.gone(which) {
+                self.reload(core, conductor);
+            }
+            return None;
+        }
+        if self.rng.below(1000) < self.faults {
+            // Between a commit and its effects is where a crash hurts most.
+            self.crash(which);
+            return None;
+        }
+        self.effects(core, conductor);
+        let over = conductor.pending.is_empty() && core.relook.is_empty() && core.is_over();
+        if !over {
+            return None;
+        }
+        self.meddle();
+        if self.gone(which) || self.has_news(core) {
+            return None;
+        }
+        let by = core.actor();
+        match self
+            .store
+            .write_as(&by, Durability::Normal, |tx| core.end(tx))
+        {
+            Ok(((status, exit), _)) => {
+                self.say(|| format!("batch {} ends {status} {}", core.batch.short(), exit.code()));
+                Some(status)
+            }
+            Err(error) => panic!("{}", crate::chain(&error)),
+        }
+    }
+
+    /// Whether somebody else has written since the last look.
+    pub(super) fn has_news(&self, core: &Core) -> bool {
+        let own = core.actor();
+        let after = core.seen_seq;
+        let mut news = false;
+        self.store
+            .read(|reader| {
+                reader.events(
+                    &EventFilter {
+                        after,
+                        ..EventFilter::default()
+                    },
+                    |event| {
+                        news |= event.actor != own;
+                        Ok(())
+                    },
+                )
+            })
+            .expect("events are read");
+        news
+    }
+
+    fn take_note(&mut self, core: &Core, conductor: &mut Conductor, note: Judged) {
+        let known = core.by_attempt.contains_key(&note.attempt);
+        if known {
+            conductor.pending.push(note);
+        }
+    }
+
+    fn ready_supervisors(&mut self, core: &mut Core) {
+        let wanted = core.wanted_at_gate();
+        while core.at_gate.len() > wanted {
+            let Some(extra) = core.at_gate.pop() else {
+                break;
+            };
+            self.release(extra.identity.supervisor);
+        }
+        while core.at_gate.len() < wanted {
+            let supervisor = SupervisorId(fresh_id());
+            self.at_gate.insert(supervisor, core.batch);
+            core.at_gate.push(AtGate {
+                identity: identity(supervisor),
+                jobs: 0,
+            });
+        }
+    }
+
+    fn release(&mut self, supervisor: SupervisorId) {
+        self.at_gate.remove(&supervisor);
+    }
+
+    fn one_turn(&mut self, which: usize, core: &mut Core, conductor: &mut Conductor) -> Result<()> {
+        let mut news = core.look(&self.store)?;
+        self.meddle();
+        self.settle_claims_of_the_dead(core, conductor, &mut news)?;
+        self.meddle();
+        let merged = self.pass(core, &news);
+        self.meddle();
+        let idle = conductor.pending.is_empty()
+            && core.unverified.is_empty()
+            && merged.is_empty()
+            && news.is_empty()
+            && !core.can_start(now());
+        if idle || self.gone(which) {
+            return Ok(());
+        }
+        let kept = (core.at_gate.clone(), core.unverified.clone());
+        let fails = self.rng.chance(self.faults);
+        let by = core.actor();
+        let pending = &conductor.pending;
+        let done = self.store.write_as(&by, Durability::Normal, |tx| {
+            core.turn(tx, &news, pending, merged)?;
+            if fails { Err(disk_full()) } else { Ok(()) }
+        });
+        match done {
+            Ok(_) => {
+                conductor.pending.clear();
+                Ok(())
+            }
+            Err(error) => {
+                assert!(error.is_transient(), "{}", crate::chain(&error));
+                (core.at_gate, core.unverified) = kept;
+                core.launches.clear();
+                core.stops.clear();
+                core.released.clear();
+                Err(error)
+            }
+        }
+    }
+
+    fn pass(&mut self, core: &mut Core, news: &News) -> Vec<Merged> {
+        let mut ask: Vec<TaskId> = std::mem::take(&mut core.relook).into_iter().collect();
+        if core.passes_off() {
+            let waited: HashSet<TaskId> = core.schedule.waited_for().collect();
+            ask.extend(
+                news.changed
+                    .iter()
+                    .copied()
+                    .filter(|task| waited.contains(task)),
+            );
+        } else {
+            ask.extend(news.changed.iter().copied());
+            ask.extend(core.ask_grace_over());
+        }
+        ask.sort_unstable();
+        ask.dedup();
+        let asked = core.asked(ask);
+        let pass = ReconcilerRegistry::default().check(&self.store, &asked);
+        assert!(pass.unknown.is_empty());
+        let mut merged = pass.merged;
+        if core.passes_off() {
+            merged.retain(|found| found.winner.action == ReconcileAction::None);
+        }
+        merged
+    }
+
+    fn is_conducted(&self, batch: BatchId) -> bool {
+        self.conductors
+            .iter()
+            .any(|conductor| conductor.batch == batch && conductor.core.is_some())
+    }
+
+    fn settle_claims_of_the_dead(
+        &mut self,
+        core: &mut Core,
+        conductor: &mut Conductor,
+        news: &mut News,
+    ) -> Result<()> {
+        if !core.schedule.waits_for_claims() {
+            return Ok(());
+        }
+        let waited: Vec<TaskId> = core.schedule.waited_for().collect();
+        for task in waited {
+            let open = self.store.read(|reader| reader.open_attempts_of(task))?;
+            let batch = core.batch;
+            for attempt in open
+                .iter()
+                .filter(|attempt| attempt.batch != batch && attempt.end.is_none())
+            {
+                if self.is_conducted(attempt.batch) || self.agents.contains_key(&attempt.id) {
+                    continue;
+                }
+                let by = core.actor();
+                self.store.write_as(&by, Durability::Normal, |tx| {
+                    core.take_over(tx, attempt)?;
+                    rows::store(core, tx)
+                })?;
+                let name = self.name(task);
+                self.say(|| format!("{name}: {} takes over", core.batch.short()));
+                let fate = self.fate(attempt.id, attempt.stage);
+                self.take_note(core, conductor, fate);
+            }
+            let claim = self
+                .store
+                .read(|reader| reader.standing(task))?
+                .and_then(|standing| standing.claim);
+            let orphaned = open.is_empty()
+                && claim.is_some_and(|batch| batch != core.batch && !self.is_conducted(batch));
+            self.meddle();
+            if orphaned {
+                let by = core.actor();
+                self.store
+                    .write_as(&by, Durability::Normal, |tx| tx.release_claim(task))?;
+                news.changed.insert(task);
+            }
+        }
+        Ok(())
+    }
+
+    // ---- effects, after the commit -------------------------------------------------------------------------------
+
+    fn effects(&mut self, core: &mut Core, conductor: &mut Conductor) {
+        for supervisor in std::mem::take(&mut core.released) {
+            let busy = self
+                .agents
+                .values()
+                .find(|agent| agent.supervisor == supervisor);
+            assert!(
+                busy.is_none(),
+                "a supervisor with an agent is given back: {busy:?}"
+            );
+            self.release(supervisor);
+        }
+        for launch in std::mem::take(&mut core.launches) {
+            let task = launch.task.id;
+            let supervisor = launch.identity.supervisor;
+            let name = self.name(task);
+            self.say(|| {
+                format!(
+                    "{name}: {} {:?} starts",
+                    launch.attempt.short(),
+                    launch.stage
+                )
+            });
+            assert_eq!(
+                self.at_gate.remove(&supervisor),
+                Some(core.batch),
+                "a job goes to a supervisor at its gate"
+            );
+            assert!(
+                self.launched.insert((launch.attempt, launch.stage)),
+                "a process is started once"
+            );
+            if self.rng.chance(3) {
+                let fate = judged(
+                    launch.attempt,
+                    launch.stage,
+                    AttemptEnd::Exited,
+                    false,
+                    FailureCause::Exit,
+                    false,
+                );
+                self.records
+                    .insert((launch.attempt, launch.stage), fate.clone());
+                self.take_note(core, conductor, fate);
+                continue;
+            }
+            let twin = self.agents.values().find(|agent| agent.task == task);
+            assert!(twin.is_none(), "{name} has two agents at once");
+            let ends_at = self.now_ms + self.rng.between(0, 4000) as i64;
+            self.agents.insert(
+                launch.attempt,
+                Agent {
+                    attempt: launch.attempt,
+                    task,
+                    batch: core.batch,
+                    stage: launch.stage,
+                    supervisor,
+                    ends_at,
+                    killed_at: None,
+                },
+            );
+        }
+        let mut stops = std::mem::take(&mut core.stops);
+        stops.sort_by_key(|(attempt, ..)| *attempt);
+        for (attempt, ..) in stops {
+            let at = self.now_ms + self.rng.between(0, 1500) as i64;
+            if let Some(agent) = self.agents.get_mut(&attempt) {
+                agent.killed_at.get_or_insert(at);
+            }
+        }
+    }
+
+    pub(super) fn clean_up(&mut self, which: usize) {
+        if let Some(mut core) = self.conductors[which].core.take() {
+            core.clean_up(&mut self.store).expect("it is cleaned up");
+            self.conductors[which].core = Some(core);
+        }
+    }
+
+    /// SIGINT, for the first time.
+    pub(super) fn signal(&mut self, which: usize) {
+        let Some(mut core) = self.conductors[which].core.take() else {
+            return;
+        };
+        if core.schedule.members().next().is_some() && !core.signalled {
+            self.say(|| format!("a signal for {}", core.batch.short()));
+            core.signalled = true;
+            let batch = core.batch;
+            self.store
+                .write_as(&Actor::Cli, Durability::Normal, |tx| {
+                    tx.request_stop(batch, Stop::Force)?;
+                    core.stop_batch(tx, Stop::Force)?;
+                    rows::store(&mut core, tx)
+                })
+                .expect("a stop is stored");
+            let mut aside = std::mem::take(&mut self.conductors[which].pending);
+            std::mem::swap(&mut aside, &mut self.conductors[which].pending);
+            let stops = std::mem::take(&mut core.stops);
+            for (attempt, ..) in stops {
+                if let Some(agent) = self.agents.get_mut(&attempt) {
+                    agent.killed_at.get_or_insert(self.now_ms + 700);
+                }
+            }
+        }
+        self.conductors[which].core = Some(core);
+    }
+
+    /// After a transaction that failed as a whole.
+    fn reload(&mut self, core: &mut Core, conductor: &Conductor) {
+        let own: HashMap<AttemptId, Option<u32>> = core
+            .running
+            .values()
+            .map(|running| (running.attempt, running.jobs))
+            .collect();
+        let pending: Vec<AttemptId> = conductor
+            .pending
+            .iter()
+            .map(|judged| judged.attempt)
+            .collect();
+        self.store
+            .read(|reader| {
+                let schedule = take_up::schedule(reader, core.batch, &core.settings)?;
+                core.recall(reader, &|attempt| match own.get(&attempt) {
+                    Some(jobs) => *jobs,
+                    None if pending.contains(&attempt) => Some(1),
+                    None => None,
+                })?;
+                let mode = core.schedule.mode();
+                core.schedule = schedule;
+                if mode == Mode::Closing {
+                    core.schedule.close();
+                }
+                core.schedule.settle_all(now());
+                Ok(())
+            })
+            .expect("the store is read");
+        core.relook = core.schedule.members().collect();
+    }
+}
+
+fn is_taken_up(reader: &Reader<'_>, row: &BatchTask, force: bool) -> Result<bool> {
+    use cf_core::Outcome;
+    let reason = cf_reconcile::Reason::from(row.reason.as_deref().unwrap_or_default());
+    Ok(match row.outcome {
+        _ if force => true,
+        None | Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled) => true,
+        Some(Outcome::Completed) => false,
+        Some(Outcome::Skipped) => {
+            matches!(reason, cf_reconcile::Reason::Dependency { .. })
+                || reader
+                    .standing(row.task)?
+                    .is_some_and(|s| !s.deleted && s.status == cf_core::TaskStatus::Ready)
+        }
+    })
+}
+
+/// Whether a phase has an agent.
+pub(super) const fn has_agent(phase: Phase) -> bool {
+    matches!(phase, Phase::Running | Phase::Stopping)
+}

@@ -1,0 +1,1 @@
+//! What the simulation found, each as a small story of its own.

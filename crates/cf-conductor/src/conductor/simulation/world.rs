@@ -1,0 +1,736 @@
+//! Everything around the conductors: agents and their supervisors, people, crashes, time.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::Duration;
+
+use cf_core::{
+    Actor, AttemptEnd, AttemptId, BatchId, BlockerStatus, Ending, OnFailure, Phase, Strategy,
+    SupervisorId, TaskId, TaskStatus, Timestamp,
+};
+use cf_reconcile::FailureCause;
+use serde_json::{Value, json};
+
+use super::check::Checker;
+use super::loop_::Conductor;
+use crate::ambient::simulated;
+use crate::conductor::settle::Judged;
+use crate::conductor::take_up::Again;
+use crate::process::{Identity, Process};
+use crate::settings::{Settings, WaitForBlockers};
+use crate::store::attempt::AttemptResult;
+use crate::store::batch::Stop;
+use crate::store::task::{Expect, TaskEdit, TaskSpec};
+use crate::store::{Result, Store, StoreError, Tx};
+use crate::supervise::Stage;
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    pub(super) fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to - from + 1)
+    }
+
+    pub(super) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.below(of.len() as u64) as usize])
+    }
+}
+
+/// A process of an attempt that runs.
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    pub attempt: AttemptId,
+    pub task: TaskId,
+    pub batch: BatchId,
+    pub stage: Stage,
+    pub supervisor: SupervisorId,
+    /// When it ends by itself.
+    pub ends_at: i64,
+    /// When a stop has ended it, once it was told.
+    pub killed_at: Option<i64>,
+}
+
+pub(super) struct World {
+    pub rng: Rng,
+    pub seed: u64,
+    pub store: Store,
+    pub now_ms: i64,
+    pub clock: Duration,
+    pub tasks: Vec<TaskId>,
+    pub conductors: Vec<Conductor>,
+    pub agents: BTreeMap<AttemptId, Agent>,
+    /// The last word about each process that a supervisor wrote.
+    pub records: HashMap<(AttemptId, Stage), Judged>,
+    pub launched: HashSet<(AttemptId, Stage)>,
+    /// Supervisors that wait at their gates, with the batch that they belong to.
+    pub at_gate: BTreeMap<SupervisorId, BatchId>,
+    pub checker: Checker,
+    pub steps: u64,
+    /// The conductor whose turn it is, and which therefore cannot be picked up by anybody.
+    pub out: Option<usize>,
+    /// In percent: how likely the outside world does something at each opportunity.
+    pub busy: u64,
+    pub faults: u64,
+    trace: VecDeque<String>,
+    trace_all: bool,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        simulated::set_now(None);
+        simulated::set_ids(None);
+        if std::thread::panicking() {
+            let last: Vec<&str> = self.trace.iter().map(String::as_str).collect();
+            eprintln!(
+                "seed {} failed at step {}; before that:\n{}",
+                self.seed,
+                self.steps,
+                last.join("\n")
+            );
+        }
+    }
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let now_ms = 1_700_000_000_000;
+        simulated::set_ids(Some(seed ^ 0x5eed));
+        simulated::set_now(Timestamp::from_millisecond(now_ms).ok());
+        let mut rng = Rng(seed);
+        let busy = rng.pick(&[2, 8, 25, 60]).expect("some are given");
+        let faults = rng.pick(&[0, 0, 3, 10]).expect("some are given");
+        Self {
+            rng,
+            seed,
+            store: Store::in_memory().expect("memory is left"),
+            now_ms,
+            clock: Duration::ZERO,
+            tasks: Vec::new(),
+            conductors: Vec::new(),
+            agents: BTreeMap::new(),
+            records: HashMap::new(),
+            launched: HashSet::new(),
+            at_gate: BTreeMap::new(),
+            checker: Checker::default(),
+            steps: 0,
+            out: None,
+            busy,
+            faults,
+            trace: VecDeque::new(),
+            trace_all: std::env::var_os("CF_SIM_TRACE").is_some(),
+        }
+    }
+
+    pub(super) fn say(&mut self, what: impl FnOnce() -> String) {
+        let line = format!("{:>4} {}", self.steps, what());
+        if self.trace_all {
+            eprintln!("{line}");
+        }
+        self.trace.push_back(line);
+        if self.trace.len() > 150 {
+            self.trace.pop_front();
+        }
+    }
+
+    /// What happened so far, in words.
+    pub(super) fn story(&self) -> String {
+        self.trace.iter().cloned().collect::<Vec<_>>().join("\n")
+    }
+
+    /// How a task is called in the story: its place in the world's list.
+    pub(super) fn name(&self, task: TaskId) -> String {
+        self.tasks
+            .iter()
+            .position(|id| *id == task)
+            .map_or_else(|| task.short(), |at| format!("t{at}"))
+    }
+
+    /// Some tasks in some order of dependence, and a batch for most of them.
+    pub(super) fn populate(&mut self) {
+        let count = self.rng.between(1, 7);
+        for nth in 0..count {
+            self.add_task(nth as usize);
+        }
+        for _ in 0..self.rng.below(2 * count) {
+            self.add_edge();
+        }
+        self.start_batch();
+    }
+
+    pub(super) fn add_task(&mut self, nth: usize) -> TaskId {
+        let spec = TaskSpec {
+            key: Some(format!("t{nth}").parse().expect("a key")),
+            title: format!("task {nth}"),
+            run: Some("true".to_owned()),
+            verify: self.rng.chance(25).then(|| "true".to_owned()),
+            priority: self.rng.below(3) as i64,
+            ..TaskSpec::default()
+        };
+        let task = self
+            .store
+            .write(&Actor::Cli, |tx| tx.add_task(&spec))
+            .expect("a task is added");
+        self.tasks.push(task);
+        task
+    }
+
+    pub(super) fn settings(&mut self) -> Settings {
+        let rng = &mut self.rng;
+        Settings {
+            strategy: if rng.chance(70) {
+                Strategy::Parallel
+            } else {
+                Strategy::Serial
+            },
+            max_parallel: rng.between(1, 3) as usize,
+            on_failure: if rng.chance(20) {
+                OnFailure::Stop
+            } else {
+                OnFailure::Continue
+            },
+            retry: rng.below(3) as u32,
+            retry_delay: Duration::from_millis(rng.below(3000)),
+            ask_grace: Duration::from_secs(rng.below(4)),
+            reconcile_interval: Duration::from_secs(if rng.chance(10) { 0 } else { 30 }),
+            wait_for_blockers: rng
+                .pick(&[
+                    WaitForBlockers::Off,
+                    WaitForBlockers::For(Duration::from_secs(5)),
+                    WaitForBlockers::Always,
+                ])
+                .expect("some are given"),
+            ..Settings::default()
+        }
+    }
+
+    // ---- time -----------------------------------------------------------------------------------------------------
+
+    /// One turn of one conductor, with whatever happens before, in, and after it.
+    pub(super) fn step(&mut self) {
+        self.steps += 1;
+        let ms = self
+            .rng
+            .pick(&[0, 1, 50, 400, 1000, 1000])
+            .expect("some are given");
+        self.pass_time(ms);
+        self.meddle();
+        let live: Vec<usize> = self.live().collect();
+        if let Some(which) = self.rng.pick(&live) {
+            self.one_loop(which);
+        }
+        self.check();
+    }
+
+    pub(super) fn live(&self) -> impl Iterator<Item = usize> + '_ {
+        self.conductors
+            .iter()
+            .enumerate()
+            .filter(|(_, conductor)| conductor.core.is_some())
+            .map(|(at, _)| at)
+    }
+
+    /// Nobody meddles any more: every batch that has a conductor must come to its end, and every attempt to its own.
+    pub(super) fn calm_down(&mut self) {
+        self.busy = 0;
+        self.faults = 0;
+        self.say(|| "calm".to_owned());
+        // What still has no conductor gets one, or is left to whoever waits for it.
+        for which in 0..self.conductors.len() {
+            if self.conductors[which].is_orphan() && self.rng.chance(60) {
+                self.resume(which);
+            }
+        }
+        let mut turns = 0;
+        while self.live().next().is_some() {
+            turns += 1;
+            assert!(
+                turns < 400,
+                "a batch does not end: {}",
+                self.describe_live()
+            );
+            self.steps += 1;
+            self.pass_time(1000);
+            for which in self.live().collect::<Vec<_>>() {
+                self.one_loop(which);
+                self.check();
+                if turns > 60
+                    && self.conductors[which].settings.wait_for_blockers == WaitForBlockers::Always
+                {
+                    self.unblock_everything();
+                }
+            }
+        }
+        self.check();
+    }
+
+    fn describe_live(&self) -> String {
+        let mut text = String::new();
+        for conductor in &self.conductors {
+            let Some(core) = &conductor.core else {
+                continue;
+            };
+            for task in core.schedule.members() {
+                let row = core.schedule.row(task).expect("a member has a row");
+                if row.phase != Phase::Finished {
+                    text += &format!(
+                        "\n{} {:?} gate {:?}",
+                        self.name(task),
+                        row,
+                        core.schedule.gate(task)
+                    );
+                }
+            }
+        }
+        text
+    }
+
+    /// A batch that waits for blockers for ever needs somebody to end what holds it.
+    fn unblock_everything(&mut self) {
+        for task in self.tasks.clone() {
+            let _ = self.store.write(&Actor::Cli, |tx| {
+                if tx.live_task(task)?.status == TaskStatus::Blocked {
+                    tx.set_status(task, TaskStatus::Done, Expect::Anything)?;
+                }
+                Ok(())
+            });
+        }
+    }
+
+    pub(super) fn pass_time(&mut self, ms: i64) {
+        self.now_ms += ms;
+        self.clock += Duration::from_millis(ms.unsigned_abs());
+        simulated::set_now(Timestamp::from_millisecond(self.now_ms).ok());
+        let ended: Vec<Agent> = self
+            .agents
+            .values()
+            .filter(|agent| {
+                agent.ends_at <= self.now_ms || agent.killed_at.is_some_and(|at| at <= self.now_ms)
+            })
+            .cloned()
+            .collect();
+        for agent in ended {
+            self.end_agent(&agent);
+        }
+    }
+
+    // ---- agents ---------------------------------------------------------------------------------------------------
+
+    fn end_agent(&mut self, agent: &Agent) {
+        let killed = agent.killed_at.is_some_and(|at| at <= self.now_ms);
+        let fate = if killed && self.rng.chance(15) {
+            (AttemptEnd::Unclean, false, FailureCause::Stopped)
+        } else if killed && self.rng.chance(80) {
+            (AttemptEnd::Killed, false, FailureCause::Stopped)
+        } else {
+            match self.rng.below(12) {
+                0..=6 => (AttemptEnd::Exited, true, FailureCause::Exit),
+                7 => (AttemptEnd::Exited, false, FailureCause::Timeout),
+                8 => (AttemptEnd::Lost, false, FailureCause::Lost),
+                9 if self.rng.chance(20) => (AttemptEnd::Killed, false, FailureCause::Stopped),
+                _ => (AttemptEnd::Exited, false, FailureCause::Exit),
+            }
+        };
+        self.end_agent_as(agent.attempt, fate);
+    }
+
+    pub(super) fn end_agent_as(
+        &mut self,
+        attempt: AttemptId,
+        fate: (AttemptEnd, bool, FailureCause),
+    ) {
+        let agent = self.agents.remove(&attempt).expect("an agent that runs");
+        let (end, success, cause) = fate;
+        let owner = self
+            .conductors
+            .iter()
+            .position(|c| c.core.is_some() && c.batch == agent.batch);
+        let alone = matches!(end, AttemptEnd::Lost) || owner.is_none() || self.rng.chance(5);
+        let judged = judged(attempt, agent.stage, end, success, cause, !alone);
+        let name = self.name(agent.task);
+        self.say(|| {
+            format!(
+                "{name}: agent {} {:?} ends: {end} {success} {cause:?}",
+                attempt.short(),
+                agent.stage
+            )
+        });
+        if end != AttemptEnd::Lost {
+            self.records.insert((attempt, agent.stage), judged.clone());
+        }
+        if let Some(owner) = owner {
+            if !alone {
+                self.at_gate.insert(agent.supervisor, agent.batch);
+            }
+            self.conductors[owner].notes.push(judged);
+        }
+    }
+
+    /// What is found of a process whose supervisor is dead.
+    pub(super) fn fate(&self, attempt: AttemptId, stage: Stage) -> Judged {
+        if let Some(record) = self.records.get(&(attempt, stage)) {
+            return Judged {
+                free: false,
+                ..record.clone()
+            };
+        }
+        if self.launched.contains(&(attempt, stage)) {
+            judged(
+                attempt,
+                stage,
+                AttemptEnd::Lost,
+                false,
+                FailureCause::Lost,
+                false,
+            )
+        } else {
+            judged(
+                attempt,
+                stage,
+                AttemptEnd::NeverStarted,
+                false,
+                FailureCause::NeverStarted,
+                false,
+            )
+        }
+    }
+
+    // ---- everybody else ---------------------------------------------------------------------------------------------
+
+    /// An opportunity for the outside world.
+    pub(super) fn meddle(&mut self) {
+        while self.rng.chance(self.busy) {
+            self.do_something();
+        }
+    }
+
+    fn do_something(&mut self) {
+        let tasks = self.tasks.clone();
+        let task = self.rng.pick(&tasks).expect("there are tasks");
+        match self.rng.below(100) {
+            0..=24 => {
+                let to = self.rng.pick(TaskStatus::ALL).expect("there are statuses");
+                if to == TaskStatus::Merged && self.rng.chance(70) {
+                    return;
+                }
+                self.set_status(task, to);
+            }
+            25..=36 => self.close_blocker(),
+            37..=41 => self.ask(&Actor::Cli, Some(task)),
+            42..=54 => self.agent_speaks(),
+            55..=56 if self.rng.chance(30) => {
+                let name = self.name(task);
+                self.say(|| format!("{name}: deleted"));
+                self.try_write(&Actor::Cli, |tx| tx.delete_task(task, true));
+            }
+            57..=60 => self.add_edge(),
+            61..=63 => {
+                let name = self.name(task);
+                let on = self
+                    .store
+                    .read(|reader| reader.depends_on(task))
+                    .expect("edges are read");
+                if let Some(on) = self.rng.pick(&on) {
+                    self.say(|| format!("{name}: a dependency is removed"));
+                    self.try_write(&Actor::Cli, |tx| tx.remove_dependency(task, on).map(drop));
+                }
+            }
+            64..=65 => {
+                let edit = TaskEdit {
+                    priority: Some(self.rng.below(3) as i64),
+                    ..TaskEdit::default()
+                };
+                self.try_write(&Actor::Cli, |tx| tx.edit_task(task, &edit).map(drop));
+            }
+            66..=71 => {
+                let hold = self.rng.chance(30);
+                self.stop_task(task, hold);
+            }
+            72..=73 => self.stop_some_batch(),
+            74..=77 => self.start_batch(),
+            78..=81 => self.crash_some(),
+            82..=87 => self.resume_some(),
+            88..=92 => self.clean_up_some(),
+            93 => {
+                let live: Vec<usize> = self.live().collect();
+                if let Some(which) = self.rng.pick(&live)
+                    && self.rng.chance(40)
+                {
+                    self.signal(which);
+                }
+            }
+            94..=95 => {
+                // A supervisor dies, and its agent with it.
+                let running: Vec<AttemptId> = self.agents.keys().copied().collect();
+                if let Some(attempt) = self.rng.pick(&running) {
+                    self.end_agent_as(attempt, (AttemptEnd::Lost, false, FailureCause::Lost));
+                }
+            }
+            _ => {
+                let ms = self.rng.between(1, 3000) as i64;
+                self.pass_time(ms);
+            }
+        }
+    }
+
+    /// A write that may be refused, as people's are.
+    pub(super) fn try_write(&mut self, by: &Actor, work: impl FnOnce(&mut Tx<'_>) -> Result<()>) {
+        match self.store.write(by, work) {
+            Ok(())
+            | Err(
+                StoreError::Refused { .. }
+                | StoreError::Unknown { .. }
+                | StoreError::Transition { .. }
+                | StoreError::Cycle(_)
+                | StoreError::NotForAgents { .. }
+                | StoreError::StaleAttempt { .. },
+            ) => {}
+            Err(other) => panic!("{}", crate::chain(&other)),
+        }
+    }
+
+    pub(super) fn set_status(&mut self, task: TaskId, to: TaskStatus) {
+        let name = self.name(task);
+        self.say(|| format!("{name}: set {to} by hand"));
+        self.try_write(&Actor::Cli, |tx| {
+            tx.set_status(task, to, Expect::Anything).map(drop)
+        });
+    }
+
+    pub(super) fn ask(&mut self, by: &Actor, task: Option<TaskId>) {
+        let name = task.map(|task| self.name(task)).unwrap_or_default();
+        self.say(|| format!("{name}: {by} asks"));
+        self.try_write(by, |tx| tx.ask(task, "which one?").map(drop));
+    }
+
+    fn close_blocker(&mut self) {
+        let open = self
+            .store
+            .read(|reader| reader.blockers(None, Some(BlockerStatus::Open)))
+            .expect("blockers are read");
+        let open: Vec<_> = open
+            .iter()
+            .map(|blocker| (blocker.id, blocker.task))
+            .collect();
+        let Some((blocker, task)) = self.rng.pick(&open) else {
+            return;
+        };
+        let name = task.map(|task| self.name(task)).unwrap_or_default();
+        let answer = self.rng.chance(60);
+        self.say(|| {
+            format!(
+                "{name}: a question is {}",
+                if answer { "answered" } else { "resolved" }
+            )
+        });
+        self.try_write(&Actor::Cli, |tx| {
+            if answer {
+                tx.answer(blocker, "the left one")
+            } else {
+                tx.resolve(blocker)
+            }
+            .map(drop)
+        });
+    }
+
+    fn agent_speaks(&mut self) {
+        let running: Vec<(AttemptId, TaskId)> = self
+            .agents
+            .values()
+            .map(|agent| (agent.attempt, agent.task))
+            .collect();
+        let Some((attempt, task)) = self.rng.pick(&running) else {
+            return;
+        };
+        let by = Actor::Attempt(attempt);
+        if self.rng.chance(60) {
+            self.ask(&by, None);
+        } else {
+            let to = if self.rng.chance(50) {
+                TaskStatus::Done
+            } else {
+                TaskStatus::Failed
+            };
+            let name = self.name(task);
+            self.say(|| format!("{name}: its agent reports {to}"));
+            self.try_write(&by, |tx| {
+                tx.set_status(task, to, Expect::Anything).map(drop)
+            });
+        }
+    }
+
+    fn add_edge(&mut self) {
+        let tasks = self.tasks.clone();
+        let (Some(task), Some(on)) = (self.rng.pick(&tasks), self.rng.pick(&tasks)) else {
+            return;
+        };
+        let names = (self.name(task), self.name(on));
+        self.say(|| format!("{} depends on {}", names.0, names.1));
+        self.try_write(&Actor::Cli, |tx| tx.add_dependency(task, on).map(drop));
+    }
+
+    /// `work stop`, as the command does it.
+    pub(super) fn stop_task(&mut self, task: TaskId, hold: bool) {
+        let name = self.name(task);
+        self.say(|| {
+            format!(
+                "{name}: stopped by hand{}",
+                if hold { ", held" } else { "" }
+            )
+        });
+        let to = if hold {
+            TaskStatus::Blocked
+        } else {
+            TaskStatus::Ready
+        };
+        self.try_write(&Actor::Cli, |tx| {
+            tx.request_task_stop(task)?;
+            tx.set_status(task, to, Expect::Anything).map(drop)
+        });
+    }
+
+    fn stop_some_batch(&mut self) {
+        let batches: Vec<BatchId> = self
+            .conductors
+            .iter()
+            .map(|conductor| conductor.batch)
+            .collect();
+        let Some(batch) = self.rng.pick(&batches) else {
+            return;
+        };
+        let stop = if self.rng.chance(50) {
+            Stop::Force
+        } else {
+            Stop::Drain
+        };
+        self.say(|| format!("batch {} is to stop ({stop:?})", batch.short()));
+        self.try_write(&Actor::Cli, |tx| tx.request_stop(batch, stop).map(drop));
+    }
+
+    pub(super) fn start_batch(&mut self) {
+        if self.live().count() >= 3 || self.conductors.len() >= 8 {
+            return;
+        }
+        let mut chosen: Vec<TaskId> = self.tasks.clone();
+        chosen.retain(|task| {
+            self.store
+                .read(|reader| reader.task(*task))
+                .is_ok_and(|task| !task.deleted)
+                && self.rng.chance(80)
+        });
+        let settings = self.settings();
+        let again = if self.rng.chance(15) {
+            Again::Yes
+        } else {
+            Again::No
+        };
+        self.begin(&chosen, settings, again);
+    }
+
+    fn crash_some(&mut self) {
+        let live: Vec<usize> = self.live().collect();
+        if let Some(which) = self.rng.pick(&live) {
+            self.crash(which);
+        }
+    }
+
+    fn resume_some(&mut self) {
+        let gone: Vec<usize> = (0..self.conductors.len())
+            .filter(|which| self.conductors[*which].core.is_none() && self.out != Some(*which))
+            .collect();
+        if let Some(which) = self.rng.pick(&gone)
+            && (self.conductors[which].is_orphan() || self.rng.chance(20))
+        {
+            self.resume(which);
+        }
+    }
+
+    fn clean_up_some(&mut self) {
+        let live: Vec<usize> = self.live().collect();
+        if let Some(which) = self.rng.pick(&live) {
+            self.clean_up(which);
+        }
+    }
+
+    /// Every task, with the attempts that the store calls open.
+    pub(super) fn open_attempts(&self) -> BTreeMap<TaskId, BTreeSet<AttemptId>> {
+        let mut open: BTreeMap<TaskId, BTreeSet<AttemptId>> = BTreeMap::new();
+        for attempt in self
+            .store
+            .read(|reader| reader.open_attempts())
+            .expect("attempts are read")
+        {
+            open.entry(attempt.task).or_default().insert(attempt.id);
+        }
+        open
+    }
+}
+
+/// A supervisor that nobody has seen before, of this process's own pid namespace and boot.
+pub(super) fn identity(supervisor: SupervisorId) -> Identity {
+    thread_local! {
+        static OWN: Identity = Identity::of_self(SupervisorId(uuid::Uuid::nil())).expect("/proc is mounted");
+    }
+    Identity {
+        supervisor,
+        ..OWN.with(Clone::clone)
+    }
+}
+
+pub(super) fn judged(
+    attempt: AttemptId,
+    stage: Stage,
+    end: AttemptEnd,
+    success: bool,
+    cause: FailureCause,
+    free: bool,
+) -> Judged {
+    // No process has this number, so that the survivors are gone as soon as somebody looks.
+    let survivors = match end {
+        AttemptEnd::Unclean => vec![Process {
+            pid: i32::MAX,
+            start_ticks: 1,
+            name: "stray".to_owned(),
+        }],
+        _ => Vec::new(),
+    };
+    let record = if survivors.is_empty() {
+        Value::Null
+    } else {
+        json!({ "survivors": survivors, "unlisted": 0 })
+    };
+    Judged {
+        attempt,
+        stage,
+        result: AttemptResult {
+            end,
+            ending: (end == AttemptEnd::Exited).then_some(Ending::Code(i32::from(!success))),
+            success,
+            reason: format!("{cause:?}"),
+            last_said: None,
+            session: None,
+            tokens: None,
+            cost_micro_usd: None,
+            left_behind: 0,
+            record,
+        },
+        cause,
+        survivors,
+        free,
+    }
+}
