@@ -243,7 +243,7 @@ fn causes(error: &dyn Error) -> Vec<String> {
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !said.contains(&text) {
+        if !said.contains(&text) && !text.contains(&said) {
             list.push(text.clone());
             said = text;
         }

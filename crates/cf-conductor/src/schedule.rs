@@ -297,6 +297,15 @@ impl Schedule {
         self.member(task).map(|at| &self.nodes[at].row)
     }
 
+    /// What a member depends on.
+    pub fn depends_on(&self, task: TaskId) -> Vec<TaskId> {
+        let on = self
+            .member(task)
+            .map(|at| self.nodes[at].depends_on.as_slice())
+            .unwrap_or_default();
+        on.iter().map(|&on| self.nodes[on].row.task).collect()
+    }
+
     /// How a task is called.
     pub fn label(&self, task: TaskId) -> Option<&TaskLabel> {
         self.index.get(&task).map(|&at| &self.nodes[at].label)
@@ -489,6 +498,7 @@ impl Schedule {
         now: Timestamp,
         finding: Option<ReconciliationResult>,
     ) {
+        self.forget_causes(task);
         self.change_with(task, finding, None, |row| {
             row.phase = Phase::Finished;
             row.outcome = Some(outcome);
@@ -504,6 +514,14 @@ impl Schedule {
         }
     }
 
+    /// What led here before, in the same turn, is not what this change is for.
+    fn forget_causes(&mut self, task: TaskId) {
+        if let Some(at) = self.member(task) {
+            self.nodes[at].finding = None;
+            self.nodes[at].why = None;
+        }
+    }
+
     /// The first task that became bad by itself, by its label.
     pub fn first_bad(&self) -> Option<String> {
         self.first_bad.clone()
@@ -511,6 +529,7 @@ impl Schedule {
 
     /// The task is held until somebody answers or unblocks it.
     pub fn hold(&mut self, task: TaskId, reason: &Reason, finding: Option<ReconciliationResult>) {
+        self.forget_causes(task);
         self.change_with(task, finding, None, |row| {
             row.phase = Phase::Held;
             row.outcome = None;
@@ -601,6 +620,8 @@ impl Schedule {
             let by_hand = self.nodes[at].row.phase == Phase::Queued
                 && self.nodes[at].gate == Gate::InProgressByHand;
             if held {
+                // What is left of its attempt is what its question is about, and nothing that will finish it.
+                self.nodes[at].claim = LiveClaim::None;
                 let reason = self.nodes[at]
                     .row
                     .reason

@@ -9,6 +9,7 @@ use cf_core::Link;
 use jiff::Timestamp;
 
 use crate::item::{Comment, FoundPr, Item};
+use crate::time::whole_seconds;
 
 /// A question about one link.
 #[derive(Clone, Debug)]
@@ -66,7 +67,8 @@ pub struct CommentAsk {
 pub enum FoundAsk {
     /// Not wanted.
     Never,
-    /// Looked for when the issue has changed since an earlier look. Right for a pass over everything.
+    /// Looked for when the issue has changed since an earlier look, or was closed without its work being done. Right for
+    /// a pass over everything.
     WhenMoved,
     /// Looked for also when nobody has looked yet. Right for a task that is about to start.
     Now,
@@ -180,7 +182,7 @@ pub enum Why {
     #[error("the token was rejected (401)")]
     TokenRejected,
     /// Requests wait until then.
-    #[error("GitHub is not asked before {until}: {why}")]
+    #[error("GitHub is not asked before {}: {why}", whole_seconds(*.until))]
     Waiting {
         /// Until when.
         until: Timestamp,
@@ -227,6 +229,7 @@ impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
             NoticeKind::Opened { why, until } => {
+                let until = whole_seconds(*until);
                 write!(f, "{} is not asked before {until}: {why}", self.host)
             }
             NoticeKind::Closed => write!(f, "{} answers again", self.host),

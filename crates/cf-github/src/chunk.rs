@@ -70,6 +70,15 @@ impl Chunk {
         }
     }
 
+    /// Takes in what another process learned: the later failure, else the larger size.
+    pub fn merge(&mut self, other: Self) {
+        if other.shrunk_at > self.shrunk_at
+            || (other.shrunk_at == self.shrunk_at && other.size() > self.size())
+        {
+            *self = other;
+        }
+    }
+
     /// A request about `asked` items was too large.
     pub fn was_too_large(&mut self, asked: usize, now: Timestamp) {
         let half = (asked as u32 / 2).clamp(SMALLEST, LARGEST);
@@ -120,6 +129,21 @@ mod tests {
         chunk.was_too_large(100, at(0));
         chunk.went_well(50, at(24 * 3600));
         assert_eq!(chunk.size(), 100);
+    }
+
+    #[test]
+    fn what_another_process_learned_is_taken_in() {
+        let mut mine = Chunk::default();
+        let mut theirs = Chunk::default();
+        theirs.went_well(100, at(0));
+        mine.merge(theirs);
+        assert_eq!(mine.size(), 200);
+        mine.merge(Chunk::default());
+        assert_eq!(mine.size(), 200, "a beginner knows nothing");
+        theirs.was_too_large(200, at(1));
+        theirs.was_too_large(100, at(2));
+        mine.merge(theirs);
+        assert_eq!(mine.size(), 50);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::saved::Saved;
 use crate::wire::{Limits, Wire};
 
 mod host;
+mod keep;
 mod pass;
 mod send;
 
@@ -204,11 +205,14 @@ impl GitHub {
                 Some(Ok(host)) => Some(Arc::clone(host)),
                 Some(Err(_)) | None => None,
             };
-            match host {
-                Some(host) => host.load(part),
-                None => {
-                    locked(&self.waiting).insert(name, part);
-                }
+            if let Some(host) = host {
+                host.load(part);
+            } else {
+                let mut waiting = locked(&self.waiting);
+                let known = waiting.entry(name).or_default();
+                known.snapshots.extend(part.snapshots);
+                known.marks.extend(part.marks);
+                known.hosts.extend(part.hosts);
             }
         }
     }

@@ -13,10 +13,21 @@ use crate::saved::{Seen, Span, What};
 use crate::time::{between, earlier, later};
 
 /// An item on one host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) repo: Repo,
     pub(crate) number: u64,
+}
+
+/// By hand, since a pass over many fresh answers does little else: without regard to case, like equality, and without a
+/// copy of the name.
+impl std::hash::Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        for byte in self.repo.owner().bytes().chain(self.repo.name().bytes()) {
+            state.write_u8(byte.to_ascii_lowercase());
+        }
+        state.write_u64(self.number);
+    }
 }
 
 /// A cached answer.
@@ -235,7 +246,10 @@ impl Entry {
             && !done
             && match want.found {
                 FoundAsk::Never => false,
-                FoundAsk::WhenMoved => seen.moved,
+                // One that was dropped may have been done all the same.
+                FoundAsk::WhenMoved => {
+                    seen.moved || (seen.item.state != ItemState::Open && seen.found_at.is_none())
+                }
                 FoundAsk::Now => seen.moved || seen.found_at.is_none(),
             }
     }

@@ -5,6 +5,27 @@
 //! down before anything is sent), paced by the budget, pauses and a circuit ([`pace`]), and read without trusting a word
 //! of it. An answer is known, unknown or gone, and nothing that went wrong is ever taken for a change.
 //!
+//! ```no_run
+//! # use cf_github::{Answer, Environment, GitHub, HostAccess, LinkAsk, NamedHosts, Settings};
+//! # async fn example(link: cf_core::Link) {
+//! let environment: Environment = std::env::vars_os()
+//!     .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+//!     .collect();
+//! let github = GitHub::new(Settings::default(), move |host| {
+//!     HostAccess::resolve(host, &environment, &NamedHosts::new(), |_| None)
+//! });
+//! let interval = std::time::Duration::from_secs(30);
+//! for answer in github.look(&[LinkAsk::state(link, interval)]).await {
+//!     match answer {
+//!         Answer::Known(known) => println!("{:?}", known.item.state),
+//!         Answer::Unknown { why, .. } => println!("not known: {why}"),
+//!         Answer::Gone(gone) => println!("{}", gone.how),
+//!         Answer::Moved { to, .. } => println!("now at {to}"),
+//!     }
+//! }
+//! # }
+//! ```
+//!
 //! What outlives the process is handed out as plain values ([`Saved`]) and taken in again; where it is kept is the
 //! caller's business. Nothing here prints, touches a file or a database, or decides what an answer means for a task. A
 //! token goes to the host that it was given for and nowhere else, prints as nothing, and is taken out of every text.

@@ -324,9 +324,7 @@ impl Pace {
                 *mine = Some(theirs);
             }
         }
-        if other.chunk.size() < self.chunk.size() {
-            self.chunk = other.chunk;
-        }
+        self.chunk.merge(other.chunk);
         if other.changed_at <= self.changed_at {
             return None;
         }

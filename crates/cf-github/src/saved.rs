@@ -1,6 +1,8 @@
 //! What is worth keeping between processes: answers, how far each repository's list of changes was read, budgets and
 //! pauses. Plain values with serde; the caller keeps them where it likes. No token and no comment is among them.
 
+use std::sync::Arc;
+
 use cf_core::{Link, Repo};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -70,7 +72,7 @@ pub enum What {
 pub struct Seen {
     /// The item.
     #[serde(flatten)]
-    pub item: Item,
+    pub item: Arc<Item>,
     /// Whether it has changed since pull requests that close it were last looked for.
     pub moved: bool,
     /// The item's `updated_at` when they were looked for; nothing when nobody has.

@@ -11,11 +11,15 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+mod clock;
 mod graphql;
 mod http;
+mod item;
 mod serve;
+
+use clock::{http_date, iso, now};
+pub use item::{Budget, Comment, Fault, Item, Kind, Place, Received};
 
 /// A GitHub that does as it is told. It stops when it is dropped.
 pub struct ScriptedGithub {
@@ -23,154 +27,6 @@ pub struct ScriptedGithub {
     world: Arc<Mutex<World>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// What an item is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// An issue.
-    Issue,
-    /// A pull request.
-    PullRequest,
-}
-
-/// Where an item is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Place {
-    /// Here.
-    #[default]
-    Here,
-    /// In another repository, under another number.
-    Moved(String, u64),
-    /// Deleted: 410.
-    Deleted,
-    /// Not for this token: 404.
-    Hidden,
-    /// Behind single sign-on: `FORBIDDEN`.
-    Protected,
-}
-
-/// An issue or pull request. Fields are GitHub's words, so that a test can also write words that nobody knows.
-#[derive(Clone, Debug)]
-pub struct Item {
-    /// What it is.
-    pub kind: Kind,
-    /// Its number.
-    pub number: u64,
-    /// Its title.
-    pub title: String,
-    /// Its text.
-    pub body: String,
-    /// `OPEN`, `CLOSED` or `MERGED`.
-    pub state: String,
-    /// `COMPLETED`, `NOT_PLANNED`, `DUPLICATE`, or nothing.
-    pub reason: Option<String>,
-    /// Whether it is a draft.
-    pub draft: bool,
-    /// The author's login; nothing when the account is gone.
-    pub author: Option<String>,
-    /// How the author stands to the repository.
-    pub association: String,
-    /// Its labels.
-    pub labels: Vec<String>,
-    /// The number and title of its milestone.
-    pub milestone: Option<(u64, String)>,
-    /// The logins of its assignees.
-    pub assignees: Vec<String>,
-    /// The issues that block it: repository and number.
-    pub blocked_by: Vec<(String, u64)>,
-    /// The pull requests that close it: repository and number.
-    pub closing: Vec<(String, u64)>,
-    /// Where it is.
-    pub place: Place,
-    updated_at: u64,
-    created_at: u64,
-    closed_at: Option<u64>,
-    comments: Vec<Comment>,
-}
-
-/// A comment. `author` and `kind` decide whether a program wrote it.
-#[derive(Clone, Debug)]
-pub struct Comment {
-    /// Its id.
-    pub id: String,
-    /// The author's login; nothing when the account is gone.
-    pub author: Option<String>,
-    /// `User` or `Bot`.
-    pub kind: String,
-    /// How the author stands to the repository.
-    pub association: String,
-    /// Whether the token's own account wrote it.
-    pub own: bool,
-    /// Its text.
-    pub body: String,
-    /// When it was written, in seconds since 1970.
-    pub created_at: u64,
-    /// When it was edited.
-    pub edited_at: Option<u64>,
-}
-
-/// What goes wrong with a request.
-#[derive(Clone, Debug)]
-pub enum Fault {
-    /// A reply with this status, these headers and this body.
-    Reply(u16, Vec<(String, String)>, String),
-    /// The connection is reset before a reply.
-    Reset,
-    /// The reply ends in the middle.
-    Truncated,
-    /// Nothing comes back for so long; then the connection is closed.
-    Silence(Duration),
-    /// The right reply, so much later.
-    Late(Duration),
-    /// A reply of so many bytes.
-    Huge(usize),
-    /// `RESOURCE_LIMITS_EXCEEDED` for more than so many items in one document, `true` with data for those that fit.
-    TooMuch(usize, bool),
-}
-
-impl Fault {
-    /// A reply with this status, a JSON message, and headers written `name: value`.
-    pub fn status(status: u16, message: &str, headers: &[&str]) -> Self {
-        let headers = headers
-            .iter()
-            .filter_map(|line| line.split_once(": "))
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
-        let body = serde_json::json!({ "message": message }).to_string();
-        Self::Reply(status, headers, body)
-    }
-
-    /// A reply with status 200 and this body.
-    pub fn body(body: &str) -> Self {
-        Self::Reply(200, Vec::new(), body.to_owned())
-    }
-}
-
-/// A request that was received.
-#[derive(Clone, Debug)]
-pub struct Received {
-    /// When its last byte came.
-    pub at: Instant,
-    /// `GET` or `POST`.
-    pub method: String,
-    /// The path, as sent.
-    pub path: String,
-    /// Headers by their name in lower case.
-    pub headers: BTreeMap<String, String>,
-    /// The body.
-    pub body: String,
-}
-
-/// What is left of the two budgets.
-#[derive(Clone, Copy, Debug)]
-pub struct Budget {
-    /// How much there is in an hour.
-    pub limit: u32,
-    /// How much is left.
-    pub remaining: u32,
-    /// How many seconds from now it is full again.
-    pub resets_in: i64,
 }
 
 struct World {
@@ -532,81 +388,5 @@ fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-/// A time as GitHub writes it: `2026-01-02T03:04:05Z`.
-fn iso(seconds: u64) -> String {
-    let (year, month, day) = date(seconds / 86_400);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// A time as HTTP writes it.
-fn http_date(seconds: u64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let days = seconds / 86_400;
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{}, {day:02} {} {year} {hour:02}:{minute:02}:{second:02} GMT",
-        DAYS[(days % 7) as usize],
-        MONTHS[(month - 1) as usize]
-    )
-}
-
-/// Year, month and day of a number of days since 1970, by counting.
-fn date(mut days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| {
-        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [
-        31,
-        28 + u64::from(leap(year)),
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ];
-    let mut month = 1;
-    for length in lengths {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    (year, month, days + 1)
-}
-
 /// Headers by name.
 type HeaderMap = HashMap<String, String>;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_written_as_github_writes_them() {
-        assert_eq!(iso(0), "1970-01-01T00:00:00Z");
-        assert_eq!(iso(1_709_210_096), "2024-02-29T12:34:56Z");
-        assert_eq!(http_date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-    }
-}

@@ -1,5 +1,6 @@
 //! `cf work batch status`, `list`, `stop` and `follow`.
 
+mod observer;
 mod run;
 mod watch;
 

@@ -224,6 +224,6 @@ mod tests {
             .collect();
         let mut out = Vec::new();
         write(&Console::plain(None), &mut out, &nodes, GraphFormat::Text).unwrap();
-        assert_eq!(out.iter().filter(|b| **b == b'\n').count(), 50_000);
+        assert_eq!(String::from_utf8(out).unwrap().lines().count(), 50_000);
     }
 }

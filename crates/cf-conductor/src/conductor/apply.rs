@@ -231,20 +231,33 @@ impl Core {
         let Some(standing) = standing else {
             return Ok(());
         };
-        match standing.status {
-            // Our own question, or our own verdict: the table has no more to say about it.
+        let since = self.schedule.row(task).map_or(0, |row| row.take_up_seq);
+        let untouched = standing.status_seq <= since;
+        let again = match standing.status {
+            TaskStatus::InProgress => {
+                standing.claim == Some(self.batch) && !tx.reader().has_open_attempt(task)?
+            }
+            // Somebody else's claim kept it from being taken up with the others; now that has ended.
+            TaskStatus::Backlog | TaskStatus::Failed => true,
+            TaskStatus::Blocked if untouched && tx.reader().open_blockers(task)? == 0 => true,
+            // Our own question: the table has no more to say about it.
             TaskStatus::Blocked => {
                 self.hold(tx, task, None, Some(standing));
                 return Ok(());
             }
-            TaskStatus::InProgress if standing.claim == Some(self.batch) => {
-                let row = tx.reader().task(task)?;
-                let by = self.actor();
-                tx.write_status(&row, TaskStatus::Ready, &by, None)?;
+            TaskStatus::Done | TaskStatus::Merged => {
                 self.schedule
-                    .saw(task, Stored::Status(TaskStatus::Ready), LiveClaim::None);
+                    .finish(task, Outcome::Skipped, &Reason::AlreadyDone, tx.now(), None);
+                return Ok(());
             }
-            _ => {}
+            TaskStatus::Ready => false,
+        };
+        if again {
+            let row = tx.reader().task(task)?;
+            let by = self.actor();
+            tx.write_status(&row, TaskStatus::Ready, &by, None)?;
+            self.schedule
+                .saw(task, Stored::Status(TaskStatus::Ready), LiveClaim::None);
         }
         self.schedule.enqueue(task, None, None, tx.now());
         let Some(standing) = tx.reader().standing(task)? else {

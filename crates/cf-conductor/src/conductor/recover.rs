@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use cf_core::{AttemptEnd, AttemptId, BatchId, Ending, TaskId, TaskStatus};
+use cf_core::{AttemptEnd, AttemptId, BatchId, Ending, Phase, TaskId, TaskStatus};
 use cf_reconcile::FailureCause;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -99,6 +99,7 @@ impl Core {
         self.running.clear();
         self.by_attempt.clear();
         self.unclean.clear();
+        self.recalled = true;
         let mut open = Vec::new();
         for attempt in reader
             .open_attempts()?
@@ -120,13 +121,20 @@ impl Core {
     /// Takes over the attempt of a batch whose conductor is gone, for a task of this batch: from now on it is this
     /// batch's own.
     ///
-    /// Of a task outside the batch only the claim is taken over; its attempt's end makes it what it is.
+    /// Of a task outside the batch, or finished in it, only the claim is taken over; its attempt's end makes it what it
+    /// is.
     pub(super) fn take_over(&mut self, tx: &mut Tx<'_>, attempt: &Attempt) -> Result<()> {
         tx.move_attempt(attempt, self.batch)?;
         let entry = running(&tx.reader(), attempt, self.batch, &self.rules, None)?;
         self.by_attempt.insert(attempt.id, attempt.task);
         self.running.insert(attempt.task, entry);
-        self.schedule.started(attempt.task, tx.now());
+        if self
+            .schedule
+            .row(attempt.task)
+            .is_some_and(|row| row.phase == Phase::Queued)
+        {
+            self.schedule.started(attempt.task, tx.now());
+        }
         Ok(())
     }
 

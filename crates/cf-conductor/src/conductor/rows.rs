@@ -34,6 +34,10 @@ pub(super) fn store(core: &mut Core, tx: &mut Tx<'_>) -> Result<()> {
 
 fn store_one(core: &mut Core, tx: &mut Tx<'_>, mut change: Changed) -> Result<()> {
     let task = change.row.task;
+    if change.before.0 == Phase::Finished && change.row.phase != Phase::Finished {
+        // While it was finished nobody asked what others made of it.
+        core.relook.insert(task);
+    }
     if let Some(event) = event(core, &change) {
         let seq = tx.append(event)?;
         if change.row.phase == Phase::Finished {

@@ -168,7 +168,6 @@ impl<'a> Conductor<'a> {
         lock: BatchLock,
         observer: &'a mut dyn Observer,
     ) -> Result<Self, ConductorError> {
-        store.be_the_conductors()?;
         recover::clean_up_all(&mut store, &Actor::Batch(batch))?;
         setup.workspace.link_program(&setup.program)?;
         let system = |what| move |source| ConductorError::System { what, source };
@@ -307,6 +306,8 @@ impl<'a> Conductor<'a> {
 
     /// Runs turns until the batch is over. Whatever goes wrong for good, no agent is left running unnamed.
     async fn conduct(&mut self) -> Result<BatchEnd, ConductorError> {
+        // From here on there are agents to look after, so other writers are not waited for at length.
+        self.store.be_the_conductors()?;
         match self.turns().await {
             Ok(end) => {
                 self.executor.retire_all().await;

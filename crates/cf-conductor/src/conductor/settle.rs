@@ -5,7 +5,8 @@
 //! otherwise it is kept as stale and the task is decided as if it were queued.
 
 use cf_core::{
-    AttemptEnd, AttemptId, BlockerStatus, Ending, EventType, Outcome, Phase, TaskStatus, Timestamp,
+    AttemptEnd, AttemptId, BlockerStatus, Ending, EventType, Outcome, Phase, TaskId, TaskStatus,
+    Timestamp,
 };
 use cf_reconcile::{
     AfterEnd, FailureCause, LiveClaim, Reason, Stored, WrittenSince, may_retry, retry_delay,
@@ -91,6 +92,13 @@ impl Core {
             // It ended by itself while it was being stopped, with a result of its own.
             self.keep_stale(tx, &running, &result)?;
         }
+        let ours = self
+            .schedule
+            .row(task)
+            .is_some_and(|row| matches!(row.phase, Phase::Running | Phase::Stopping));
+        if !ours {
+            return self.settle_for_others(tx, &running, &result);
+        }
         match result.end {
             AttemptEnd::Unclean => self.settle_unclean(tx, &running, judged),
             AttemptEnd::Killed => self.settle_killed(tx, &running),
@@ -99,6 +107,34 @@ impl Core {
                 self.settle_ended(tx, &running, &result, judged.cause)
             }
         }
+    }
+
+    /// The attempt of a batch that is gone, of a task that this batch only waits for: it makes the task what it is, and
+    /// changes nothing here.
+    fn settle_for_others(
+        &mut self,
+        tx: &mut Tx<'_>,
+        running: &Running,
+        result: &AttemptResult,
+    ) -> Result<()> {
+        let asked = !tx.reader().blockers_of_attempt(running.attempt)?.is_empty();
+        let reported = tx.reader().attempt(running.attempt)?.report;
+        let to = match result.end {
+            AttemptEnd::Killed | AttemptEnd::NeverStarted | AttemptEnd::Unclean => {
+                TaskStatus::Ready
+            }
+            AttemptEnd::Exited | AttemptEnd::Lost if asked => TaskStatus::Ready,
+            AttemptEnd::Exited if result.success && reported != Some(TaskStatus::Failed) => {
+                TaskStatus::Done
+            }
+            AttemptEnd::Exited | AttemptEnd::Lost => TaskStatus::Failed,
+        };
+        if tx.settle_status(running.task, running.attempt, running.version, to)?
+            == StatusWrite::Lost
+        {
+            self.keep_stale(tx, running, result)?;
+        }
+        self.saw_now(tx, running)
     }
 
     /// A successful agent of a task that is to be verified, that asked nothing and did not report a failure, goes on
@@ -165,6 +201,13 @@ impl Core {
         cause: FailureCause,
     ) -> Result<()> {
         let task = running.task;
+        if matches!(
+            running.stop.as_ref().map(|stop| &stop.why),
+            Some(Why::ByHand)
+        ) {
+            self.keep_stale(tx, running, result)?;
+            return self.stopped_by_hand(tx, task);
+        }
         let asked = tx.reader().blockers_of_attempt(running.attempt)?;
         if !asked.is_empty() {
             return self.settle_asked(
@@ -172,20 +215,6 @@ impl Core {
                 running,
                 asked.iter().any(|b| b.status == BlockerStatus::Open),
             );
-        }
-        if matches!(
-            running.stop.as_ref().map(|stop| &stop.why),
-            Some(Why::ByHand)
-        ) {
-            self.keep_stale(tx, running, result)?;
-            self.schedule.finish(
-                task,
-                Outcome::Cancelled,
-                &Reason::StoppedByHand,
-                tx.now(),
-                None,
-            );
-            return Ok(());
         }
         let reported = tx.reader().attempt(running.attempt)?.report;
         let success = result.success && reported != Some(TaskStatus::Failed);
@@ -271,16 +300,21 @@ impl Core {
         }
     }
 
-    /// The end of a stopped agent is verified.
-    fn settle_killed(&mut self, tx: &mut Tx<'_>, running: &Running) -> Result<()> {
-        let task = running.task;
-        let Some(stop) = &running.stop else {
-            // Somebody stopped the supervisor from outside: nobody's failure.
-            return self.decide_as_if_queued(tx, task, Some(running.attempt));
-        };
-        match &stop.why {
-            Why::ByHand => {
-                self.saw_now(tx, running)?;
+    /// A person stopped the task alone, and its agent has ended: it is held when they hold it, and does not start again
+    /// in this batch otherwise. What they have said of it since goes before.
+    pub(super) fn stopped_by_hand(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+        let standing = tx.reader().standing(task)?;
+        self.saw(tx, task, standing.as_ref())?;
+        match &standing {
+            Some(now) if !now.deleted && now.status == TaskStatus::Blocked => {
+                self.schedule.hold(task, &Reason::StoppedByHand, None);
+                self.schedule.stored_under(task, now.status_seq);
+                Ok(())
+            }
+            Some(now)
+                if now.status_by == self.actor()
+                    || matches!(now.status, TaskStatus::Ready | TaskStatus::InProgress) =>
+            {
                 self.schedule.finish(
                     task,
                     Outcome::Cancelled,
@@ -290,6 +324,19 @@ impl Core {
                 );
                 Ok(())
             }
+            _ => self.decide_as_if_queued(tx, task, None),
+        }
+    }
+
+    /// The end of a stopped agent is verified.
+    fn settle_killed(&mut self, tx: &mut Tx<'_>, running: &Running) -> Result<()> {
+        let task = running.task;
+        let Some(stop) = &running.stop else {
+            // Somebody stopped the supervisor from outside: nobody's failure.
+            return self.decide_as_if_queued(tx, task, Some(running.attempt));
+        };
+        match &stop.why {
+            Why::ByHand => self.stopped_by_hand(tx, task),
             Why::Batch => {
                 match tx.settle_status(task, running.attempt, running.version, TaskStatus::Ready)? {
                     StatusWrite::Changed { .. } | StatusWrite::Same => {
@@ -354,8 +401,14 @@ impl Core {
                 names.join(", ")
             }
         );
+        // A task that was deleted meanwhile holds no question; this one is asked all the same.
+        let about = tx
+            .reader()
+            .standing(running.task)?
+            .filter(|standing| !standing.deleted)
+            .map(|standing| standing.id);
         tx.ask_as(
-            Some(running.task),
+            about,
             &question,
             cf_core::Asker::System,
             Some(running.attempt),

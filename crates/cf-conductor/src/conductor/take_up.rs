@@ -107,11 +107,21 @@ pub(super) fn schedule(
         .filter(|(task, _)| inside.contains(task))
         .collect();
     let mut members = Vec::with_capacity(rows.len());
-    for row in rows {
+    for mut row in rows {
         let Some(standing) = reader.standing(row.task)? else {
             continue;
         };
+        let live = matches!(row.phase, Phase::Running | Phase::Stopping);
+        if row.phase == Phase::Stopping {
+            // Whether its agent was told to end is not known, so it is found again that it has to.
+            row.phase = Phase::Running;
+        }
         members.push(Member {
+            claim: if live {
+                LiveClaim::None
+            } else {
+                claim(reader, &standing)?
+            },
             label: reader.label(row.task)?,
             priority: standing.priority,
             stored: stored(&standing),

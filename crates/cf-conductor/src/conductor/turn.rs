@@ -87,12 +87,12 @@ pub(super) struct Running {
 }
 
 /// What the loop read since the last turn.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct News {
     /// Tasks that somebody else changed.
     pub changed: BTreeSet<TaskId>,
-    /// Tasks whose agent a person stopped by hand.
-    pub stopped_by_hand: Vec<TaskId>,
+    /// Tasks whose agent a person stopped by hand, each with the attempt that was meant.
+    pub stopped_by_hand: Vec<(TaskId, Option<AttemptId>)>,
     /// Tasks whose dependencies changed.
     pub edges: BTreeSet<TaskId>,
     /// A stop of the whole batch.
@@ -106,6 +106,14 @@ impl News {
             && self.stopped_by_hand.is_empty()
             && self.edges.is_empty()
             && self.stop.is_none()
+    }
+
+    /// Adds what was read before it.
+    fn after(&mut self, before: Self) {
+        self.changed.extend(before.changed);
+        self.stopped_by_hand.splice(0..0, before.stopped_by_hand);
+        self.edges.extend(before.edges);
+        self.stop = self.stop.max(before.stop);
     }
 }
 
@@ -125,6 +133,10 @@ pub(super) struct Core {
     pub at_gate: Vec<AtGate>,
     /// The newest event that was looked at.
     pub seen_seq: u64,
+    /// What the last turn was told. When its transaction failed, the next one is told again.
+    pub told: News,
+    /// Whether what is believed was read from the store since the last turn.
+    pub recalled: bool,
     /// Tasks to look at again in the next turn, whatever the store says.
     pub relook: BTreeSet<TaskId>,
     /// Why what does not get its turn is cancelled.
@@ -170,6 +182,8 @@ impl Core {
             by_attempt: HashMap::new(),
             at_gate: Vec::new(),
             seen_seq: 0,
+            told: News::default(),
+            recalled: false,
             relook: BTreeSet::new(),
             cut: Reason::Stopped,
             signalled: false,
@@ -200,6 +214,20 @@ impl Core {
         }
         self.schedule = take_up::schedule(&tx.reader(), self.batch, &self.settings)?;
         self.schedule.settle_all(tx.now());
+        let left: Vec<TaskId> = self
+            .schedule
+            .members()
+            .filter(|task| {
+                self.schedule
+                    .row(*task)
+                    .is_some_and(|row| row.phase == Phase::Running)
+            })
+            .filter(|task| !self.running.contains_key(task))
+            .collect();
+        for task in left {
+            // Another batch has settled its attempt while nobody conducted this one.
+            self.decide_as_if_queued(tx, task, None)?;
+        }
         rows::store(self, tx)?;
         self.seen_seq = tx.reader().last_seq()?;
         // What runs already was not taken up: whatever was written about it since its claim is news.
@@ -272,13 +300,7 @@ impl Core {
             return;
         };
         match event.kind {
-            E::TaskStopRequested => {
-                // The event names the attempt that it means: one that has ended since is not stopped again.
-                let meant = self.running.get(&task).map(|running| running.attempt);
-                if event.attempt.is_none() || event.attempt == meant {
-                    news.stopped_by_hand.push(task);
-                }
-            }
+            E::TaskStopRequested => news.stopped_by_hand.push((task, event.attempt)),
             E::TaskDependencyChanged => {
                 news.edges.insert(task);
             }
@@ -337,14 +359,20 @@ impl Core {
         judged: &[Judged],
         merged: Vec<cf_reconcile::Merged>,
     ) -> Result<()> {
+        let mut news = news.clone();
+        if std::mem::take(&mut self.recalled) {
+            news.after(std::mem::take(&mut self.told));
+            self.stop_again(tx, &mut news)?;
+        }
+        self.told = news.clone();
         for task in &news.edges {
             self.take_edges(tx, *task)?;
         }
         for ended in std::mem::take(&mut self.unverified).iter().chain(judged) {
             self.settle(tx, ended)?;
         }
-        for task in &news.stopped_by_hand {
-            self.stop_by_hand(tx, *task)?;
+        for (task, meant) in &news.stopped_by_hand {
+            self.stop_by_hand(tx, *task, *meant)?;
         }
         for task in &news.changed {
             self.saw_outsider(tx, *task)?;
@@ -361,9 +389,39 @@ impl Core {
         rows::store(self, tx)
     }
 
+    /// Tells agents again to end, whose stop was stored by a conductor, or a belief, that is gone: it may not have come
+    /// to the signal. What a source found is found again.
+    fn stop_again(&mut self, tx: &mut Tx<'_>, news: &mut News) -> Result<()> {
+        let live: Vec<(TaskId, AttemptId)> = self
+            .running
+            .values()
+            .map(|running| (running.task, running.attempt))
+            .collect();
+        for (task, attempt) in live {
+            if tx.reader().stop_was_requested(task, attempt)? {
+                news.stopped_by_hand.push((task, Some(attempt)));
+            }
+        }
+        news.stop = news.stop.max(self.stop);
+        Ok(())
+    }
+
+    /// Takes the dependencies of a task as they are now. Of a deleted task the store keeps no edges, the batch does.
     fn take_edges(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+        if self.schedule.row(task).is_none() {
+            return Ok(());
+        }
         let reader = tx.reader();
-        let on = reader.depends_on(task)?;
+        let mut on = reader.depends_on(task)?;
+        for kept in self.schedule.depends_on(task) {
+            if !on.contains(&kept)
+                && reader
+                    .standing(kept)?
+                    .is_none_or(|standing| standing.deleted)
+            {
+                on.push(kept);
+            }
+        }
         for on in &on {
             if !self.schedule.knows(*on)
                 && let Some(outsider) = take_up::outsider(&reader, *on)?
@@ -376,10 +434,17 @@ impl Core {
     }
 
     fn saw_outsider(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+        let reader = tx.reader();
         if self.schedule.row(task).is_some() {
+            // The end of a claim elsewhere is waited for also where no source is asked.
+            if self.schedule.gate(task) == Gate::ClaimedElsewhere
+                && let Some(standing) = reader.standing(task)?
+            {
+                self.schedule
+                    .set_gate(task, take_up::gate(&reader, self.batch, &standing)?);
+            }
             return Ok(());
         }
-        let reader = tx.reader();
         if let Some(standing) = reader.standing(task)? {
             let claim = take_up::claim(&reader, &standing)?;
             self.schedule.saw(task, take_up::stored(&standing), claim);
@@ -441,32 +506,32 @@ impl Core {
         Ok(())
     }
 
-    fn stop_by_hand(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
-        let Some(row) = self.schedule.row(task) else {
+    /// A person stopped this attempt of a task, and does not want the task again in this batch. An attempt that was
+    /// followed by another is not meant any more.
+    fn stop_by_hand(
+        &mut self,
+        tx: &mut Tx<'_>,
+        task: TaskId,
+        meant: Option<AttemptId>,
+    ) -> Result<()> {
+        let Some(phase) = self.schedule.row(task).map(|row| row.phase) else {
             return Ok(());
         };
-        match row.phase {
+        let Some(standing) = tx.reader().standing(task)? else {
+            return Ok(());
+        };
+        if meant.is_some() && meant != standing.attempt {
+            return Ok(());
+        }
+        match phase {
             Phase::Running => self.begin_stop(tx, task, Why::ByHand, &Reason::StoppedByHand, None),
-            Phase::Waiting | Phase::Queued | Phase::Held => {
-                self.schedule.finish(
-                    task,
-                    cf_core::Outcome::Cancelled,
-                    &Reason::StoppedByHand,
-                    tx.now(),
-                    None,
-                );
-                Ok(())
-            }
+            Phase::Waiting | Phase::Queued | Phase::Held => self.stopped_by_hand(tx, task),
             Phase::Stopping => {
                 // Whatever it is stopped for, a person does not want it again in this batch.
-                let version = tx
-                    .reader()
-                    .standing(task)?
-                    .map_or(0, |standing| standing.version);
                 if let Some(running) = self.running.get_mut(&task) {
                     running.stop = Some(StopIntent {
                         why: Why::ByHand,
-                        version,
+                        version: standing.version,
                     });
                 }
                 Ok(())

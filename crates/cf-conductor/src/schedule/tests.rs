@@ -39,6 +39,7 @@ fn member(nth: usize, priority: i64) -> Member {
         label: label(nth),
         priority,
         stored: Stored::Status(TaskStatus::Ready),
+        claim: LiveClaim::None,
         gate: Gate::Open,
     }
 }

@@ -470,8 +470,13 @@ impl Tx<'_> {
             .doing("take over an attempt")?;
         self.conn
             .execute(
-                "UPDATE task SET claim = ?3 WHERE id = ?1 AND attempt = ?2 AND status = 'IN_PROGRESS'",
-                (attempt.task.to_string(), attempt.id.to_string(), batch.to_string()),
+                "UPDATE task SET claim = ?3 WHERE id = ?1 AND attempt = ?2 AND claim = ?4",
+                (
+                    attempt.task.to_string(),
+                    attempt.id.to_string(),
+                    batch.to_string(),
+                    attempt.batch.to_string(),
+                ),
             )
             .doing("take over a claim")?;
         self.append(

@@ -500,6 +500,7 @@ impl Tx<'_> {
         let row = self.reader().task(task)?;
         if !row.deleted
             && row.status == TaskStatus::InProgress
+            && row.claim.is_some()
             && !self.reader().has_open_attempt(task)?
         {
             let by = cf_core::Actor::System;

@@ -1,10 +1,10 @@
 //! Stopping a single task by hand.
 
-use cf_core::{EventType, TaskId};
+use cf_core::{AttemptId, EventType, TaskId};
 
 use super::attempt::Attempt;
-use super::event::Event;
-use super::{Result, StoreError, Tx};
+use super::event::{Event, EventFilter};
+use super::{Reader, Result, StoreError, Tx};
 
 impl Tx<'_> {
     /// Asks whoever conducts the batch of a task's running agent to stop it, and not to start the task again in that
@@ -32,5 +32,24 @@ impl Tx<'_> {
                 .attempt(attempt.id),
         )?;
         Ok(attempt)
+    }
+}
+
+impl Reader<'_> {
+    /// Whether somebody asked for this attempt of a task to be stopped.
+    pub(crate) fn stop_was_requested(&self, task: TaskId, attempt: AttemptId) -> Result<bool> {
+        let mut requested = false;
+        self.events(
+            &EventFilter {
+                task: Some(task),
+                ..EventFilter::default()
+            },
+            |event| {
+                requested |=
+                    event.kind == EventType::TaskStopRequested && event.attempt == Some(attempt);
+                Ok(())
+            },
+        )?;
+        Ok(requested)
     }
 }

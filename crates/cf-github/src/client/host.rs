@@ -15,7 +15,7 @@ use crate::answer::{Answer, Comments, Gone, Known, LinkAsk, Read, Why};
 use crate::entry::{CommentWant, Entry, Key, Want};
 use crate::item::FoundPr;
 use crate::pace::{Gate, Pace, Resource};
-use crate::saved::{HostState, Mark, Saved, Seen, Snapshot, Span, What};
+use crate::saved::{Seen, Span, What};
 use crate::wire::Wire;
 
 /// One host with one token.
@@ -32,24 +32,24 @@ pub(crate) struct Host {
     pub(super) skew: Mutex<SignedDuration>,
     /// What passes cost lately, in points.
     pub(super) cost: Mutex<u32>,
-    cache: Cache<Key, Arc<Entry>>,
+    pub(super) cache: Cache<Key, Arc<Entry>>,
     pub(super) spans: Mutex<HashMap<Repo, Span>>,
-    /// Why something that was asked for is not known.
-    troubles: Mutex<HashMap<Key, Why>>,
+    /// Why something that was asked for is not known, and when that turned out.
+    troubles: Mutex<HashMap<Key, (Timestamp, Why)>>,
     /// What callers want and no pass has taken up yet.
     wanted: Mutex<HashMap<Key, Want>>,
     /// Held by whoever sends requests: one at a time for each host.
     pub(super) pass: tokio::sync::Mutex<()>,
-    changed: Mutex<Unsaved>,
-    fingerprint: u64,
+    pub(super) changed: Mutex<Unsaved>,
+    pub(super) fingerprint: u64,
 }
 
 /// What was learned and not handed out to be saved.
 #[derive(Default)]
-struct Unsaved {
-    keys: HashSet<Key>,
-    spans: HashSet<Repo>,
-    pace: bool,
+pub(super) struct Unsaved {
+    pub(super) keys: HashSet<Key>,
+    pub(super) spans: HashSet<Repo>,
+    pub(super) pace: bool,
 }
 
 impl Host {
@@ -92,42 +92,59 @@ impl Host {
     /// Answers questions that are all about this host.
     pub(super) async fn look(&self, asks: &[&LinkAsk]) -> Vec<Answer> {
         let asked_at = Timestamp::now();
-        let wants: Vec<(Key, Want)> = {
-            let spans = locked(&self.spans);
-            asks.iter()
-                .map(|ask| (key_of(&ask.link), Want::of(ask, asked_at)))
-                .filter(|(key, want)| self.is_due(key, want, &spans, asked_at))
-                .collect()
-        };
-        if !wants.is_empty() {
+        let keyed: Vec<(Key, Want)> = asks
+            .iter()
+            .map(|ask| (key_of(&ask.link), Want::of(ask, asked_at)))
+            .collect();
+        let due = self.due_among(&keyed, asked_at);
+        if !due.is_empty() {
             match self.gate(Resource::Graphql).why() {
                 Some(why) => {
-                    let mut troubles = locked(&self.troubles);
-                    for (key, _) in wants {
-                        troubles.insert(key, why.clone());
+                    for (key, _) in due {
+                        self.trouble(&key, why.clone());
                     }
                 }
-                None => self.gather(wants).await,
+                None => self.gather(due, asked_at).await,
             }
         }
-        asks.iter().map(|ask| self.answer(ask, asked_at)).collect()
+        asks.iter()
+            .zip(&keyed)
+            .map(|(ask, (key, want))| self.answer_keyed(ask, key, want, asked_at))
+            .collect()
+    }
+
+    fn due_among(&self, keyed: &[(Key, Want)], asked_at: Timestamp) -> Vec<(Key, Want)> {
+        let spans = locked(&self.spans);
+        keyed
+            .iter()
+            .filter(|(key, want)| self.is_due(key, want, &spans, asked_at))
+            .cloned()
+            .collect()
     }
 
     /// Puts wants beside those of others; whoever gets to send next takes them all up.
-    async fn gather(&self, wants: Vec<(Key, Want)>) {
-        {
-            let mut wanted = locked(&self.wanted);
+    async fn gather(&self, wants: Vec<(Key, Want)>, asked_at: Timestamp) {
+        let add = |wanted: &mut HashMap<Key, Want>, wants: &[(Key, Want)]| {
             for (key, want) in wants {
-                match wanted.get_mut(&key) {
-                    Some(known) => known.merge(&want),
+                match wanted.get_mut(key) {
+                    Some(known) => known.merge(want),
                     None => {
-                        wanted.insert(key, want);
+                        wanted.insert(key.clone(), want.clone());
                     }
                 }
             }
-        }
+        };
+        add(&mut locked(&self.wanted), &wants);
         let _sending = self.pass.lock().await;
-        let wanted = std::mem::take(&mut *locked(&self.wanted));
+        let mut wanted = std::mem::take(&mut *locked(&self.wanted));
+        // Whoever took ours up may have been dropped in the middle. What has met with trouble since was asked.
+        let mut left = self.due_among(&wants, asked_at);
+        left.retain(|(key, _)| {
+            locked(&self.troubles)
+                .get(key)
+                .is_none_or(|(at, _)| *at < asked_at)
+        });
+        add(&mut wanted, &left);
         if !wanted.is_empty() {
             self.run_pass(wanted).await;
         }
@@ -149,30 +166,32 @@ impl Host {
 
     /// The answer that the cache has now to a question that was asked at `asked_at`.
     pub(super) fn answer(&self, ask: &LinkAsk, asked_at: Timestamp) -> Answer {
-        let key = key_of(&ask.link);
-        let want = Want::of(ask, asked_at);
+        self.answer_keyed(ask, &key_of(&ask.link), &Want::of(ask, asked_at), asked_at)
+    }
+
+    fn answer_keyed(&self, ask: &LinkAsk, key: &Key, want: &Want, asked_at: Timestamp) -> Answer {
         let why = || {
             locked(&self.troubles)
-                .get(&key)
-                .cloned()
+                .get(key)
+                .map(|(_, why)| why.clone())
                 .or_else(|| self.gate(Resource::Graphql).why())
                 .unwrap_or(Why::NotAsked)
         };
-        let Some(entry) = self.cache.get(&key) else {
+        let Some(entry) = self.cache.get(key) else {
             return Answer::Unknown {
                 why: why(),
                 last: None,
             };
         };
         let span = locked(&self.spans).get(&key.repo).copied();
-        let due = entry.is_due(span.as_ref(), &want, asked_at);
+        let due = entry.is_due(span.as_ref(), want, asked_at);
         match &entry.what {
             What::Is(seen) => {
                 let known = Known {
-                    item: Arc::new(seen.item.clone()),
+                    item: Arc::clone(&seen.item),
                     read_at: entry.read_at,
                     checked_at: entry.checked_at(span.as_ref()),
-                    comments: comments(&entry, ask, &want, why),
+                    comments: comments(&entry, ask, want, why),
                     found: self.found(seen),
                 };
                 if due {
@@ -261,7 +280,7 @@ impl Host {
     }
 
     pub(super) fn trouble(&self, key: &Key, why: Why) {
-        locked(&self.troubles).insert(key.clone(), why);
+        locked(&self.troubles).insert(key.clone(), (Timestamp::now(), why));
     }
 
     pub(super) fn keep_span(&self, repo: &Repo, span: Span) {
@@ -271,97 +290,6 @@ impl Host {
 
     pub(super) fn pace_changed(&self) {
         locked(&self.changed).pace = true;
-    }
-
-    pub(super) fn take_changed(&self, saved: &mut Saved) {
-        let changed = std::mem::take(&mut *locked(&self.changed));
-        for key in changed.keys {
-            // What was evicted in between is simply asked for again.
-            if let Some(entry) = self.cache.get(&key) {
-                saved.snapshots.push(Snapshot {
-                    host: self.name().to_owned(),
-                    repo: key.repo,
-                    number: key.number,
-                    token: self.fingerprint,
-                    read_at: entry.read_at,
-                    what: entry.what.clone(),
-                });
-            }
-        }
-        let spans = locked(&self.spans);
-        for repo in changed.spans {
-            if let Some(span) = spans.get(&repo) {
-                saved.marks.push(Mark {
-                    host: self.name().to_owned(),
-                    repo,
-                    token: self.fingerprint,
-                    span: *span,
-                });
-            }
-        }
-        if changed.pace {
-            saved.hosts.push(HostState {
-                host: self.name().to_owned(),
-                token: self.fingerprint,
-                pace: locked(&self.pace).clone(),
-            });
-        }
-    }
-
-    /// Takes in what was saved, as far as it is newer and was read with the same token.
-    pub(super) fn load(&self, saved: Saved) {
-        for snapshot in saved.snapshots {
-            if snapshot.token != self.fingerprint {
-                continue;
-            }
-            let key = Key {
-                repo: snapshot.repo,
-                number: snapshot.number,
-            };
-            let known = self.cache.get(&key);
-            if known
-                .as_ref()
-                .is_none_or(|known| is_newer(&snapshot.what, snapshot.read_at, known))
-            {
-                let entry = Entry {
-                    read_at: snapshot.read_at,
-                    what: snapshot.what,
-                    talk: known.and_then(|known| known.talk.clone()),
-                };
-                self.cache.insert(key, Arc::new(entry));
-            }
-        }
-        {
-            let mut spans = locked(&self.spans);
-            for mark in saved.marks {
-                let newer = spans
-                    .get(&mark.repo)
-                    .is_none_or(|span| span.checked_at < mark.span.checked_at);
-                if mark.token == self.fingerprint && newer {
-                    spans.insert(mark.repo, mark.span);
-                }
-            }
-        }
-        for state in saved.hosts {
-            if state.token == self.fingerprint {
-                let notice = locked(&self.pace).merge(&state.pace);
-                self.notices.push(self.name(), notice);
-            }
-        }
-    }
-}
-
-/// Whether a saved answer is newer than a known one. A list of changes renews an answer without a new look at the item.
-fn is_newer(saved: &What, read_at: Timestamp, known: &Entry) -> bool {
-    let saved_at = match saved {
-        What::Is(seen) => Some(seen.item.updated_at),
-        What::Gone { .. } | What::Moved { .. } => None,
-    };
-    match (saved_at, known.seen()) {
-        (Some(saved_at), Some(known)) if saved_at != known.item.updated_at => {
-            saved_at > known.item.updated_at
-        }
-        _ => read_at > known.read_at,
     }
 }
 

@@ -2,6 +2,7 @@
 //! through issues. Runs under the host's sending lock, one request after the other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use cf_core::Repo;
 use jiff::Timestamp;
@@ -91,7 +92,8 @@ impl Host {
     }
 
     /// Keeps an item that was read, together with what is known through it.
-    fn keep_item(&self, key: &Key, item: Item, read_at: Timestamp) {
+    fn keep_item(&self, key: &Key, item: impl Into<Arc<Item>>, read_at: Timestamp) {
+        let item: Arc<Item> = item.into();
         let before = self.cached(key);
         let known = before.as_deref().and_then(Entry::seen);
         let seen = Seen {

@@ -11,7 +11,7 @@ fn entry(state: ItemState, read_at: i64) -> Entry {
     Entry {
         read_at: at(read_at),
         what: What::Is(Box::new(Seen {
-            item: Item {
+            item: Arc::new(Item {
                 node_id: "I_1".to_owned(),
                 kind: LinkKind::Issue,
                 repo: "o/r".parse().unwrap(),
@@ -20,7 +20,7 @@ fn entry(state: ItemState, read_at: i64) -> Entry {
                 state,
                 draft: false,
                 updated_at: at(-1000),
-            },
+            }),
             moved: false,
             found_at: None,
             found: Vec::new(),
@@ -182,6 +182,12 @@ fn an_issue_that_is_done_needs_no_pull_request() {
         at: None,
     };
     assert!(entry(dropped, 0).found_due(&now));
+    let pass = Want {
+        found: FoundAsk::WhenMoved,
+        ..want(0, 30, Proof::Listed)
+    };
+    assert!(entry(dropped, 0).found_due(&pass));
+    assert!(!entry(ItemState::Open, 0).found_due(&pass));
 }
 
 #[test]

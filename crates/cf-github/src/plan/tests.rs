@@ -120,12 +120,11 @@ fn a_refusal_is_narrowed_down_to_one_repository() {
     let mut single = BTreeSet::new();
     while let Some(batch) = queue.pop() {
         let repos = batch.parts().len();
-        match batch.clone().split_repos() {
-            Some(halves) => queue.extend(halves),
-            None => {
-                assert_eq!(repos, 1);
-                single.insert(batch.parts()[0].repo.clone());
-            }
+        if let Some(halves) = batch.clone().split_repos() {
+            queue.extend(halves);
+        } else {
+            assert_eq!(repos, 1);
+            single.insert(batch.parts()[0].repo.clone());
         }
     }
     assert_eq!(single.len(), 6);
@@ -166,15 +165,12 @@ proptest! {
         let mut queue = vec![batch.clone()];
         let mut kept = Batch::default();
         while let Some(batch) = queue.pop() {
-            match batch.clone().split() {
-                Some(halves) => {
+            if let Some(halves) = batch.clone().split() {
                     prop_assert!(halves.iter().all(|half| half.size() > 0));
                     queue.extend(halves);
-                }
-                None => {
+                } else {
                     kept.lists.extend(batch.lists);
                     kept.exact.extend(batch.exact);
-                }
             }
         }
         kept.lists.sort();

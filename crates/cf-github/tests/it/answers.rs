@@ -1,10 +1,16 @@
 //! What is told about links.
 
-use cf_core::LinkKind;
-use cf_github::{Answer, CloseReason, FoundAsk, GoneHow, ItemState, LinkAsk};
-use cf_testkit::github::{Place, ScriptedGithub};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use crate::{FRESH, NOW, ask, client, exact, known, look_one, why};
+use cf_core::LinkKind;
+use cf_github::{
+    Answer, CloseReason, Environment, FoundAsk, GitHub, GoneHow, HostAccess, ItemState, LinkAsk,
+    NamedHosts,
+};
+use cf_testkit::github::{Fault, Place, ScriptedGithub};
+
+use crate::{FRESH, NOW, ask, client, exact, known, look_one, quick, why};
 
 #[tokio::test]
 async fn every_state_is_told() {
@@ -210,4 +216,71 @@ async fn closed_reopened_closed_between_two_looks_is_the_last_state() {
             ..
         }
     ));
+}
+
+#[tokio::test]
+async fn a_look_that_is_dropped_leaves_others_their_answers() {
+    let server = ScriptedGithub::start();
+    server.issue("o/r", 1);
+    server.issue("o/r", 2);
+    server.fault("/graphql", Fault::Late(Duration::from_millis(200)), 1);
+    let client = Arc::new(client(&server));
+    let first = tokio::spawn({
+        let client = Arc::clone(&client);
+        async move { look_one(&client, ask("o/r", 1, FRESH)).await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let others: Vec<_> = [1, 2]
+        .into_iter()
+        .map(|number| {
+            let client = Arc::clone(&client);
+            tokio::spawn(async move { look_one(&client, ask("o/r", number, FRESH)).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    first.abort();
+    for other in others {
+        known(&other.await.unwrap());
+    }
+    assert_eq!(server.received().len(), 2);
+}
+
+#[tokio::test]
+async fn two_hosts_are_asked_at_the_same_time() {
+    let [one, two] = [ScriptedGithub::start(), ScriptedGithub::start()];
+    for server in [&one, &two] {
+        server.issue("o/r", 1);
+        server.fault("/graphql", Fault::Late(Duration::from_millis(300)), 1);
+    }
+    let enterprise = two.url().trim_start_matches("http://").to_owned();
+    let environment: Environment = one
+        .environment()
+        .into_iter()
+        .chain([("GH_ENTERPRISE_TOKEN", "e".to_owned())])
+        .collect();
+    let named: NamedHosts = [(enterprise.clone(), Some(two.enterprise_url()))].into();
+    let client = GitHub::new(quick(), move |host| {
+        HostAccess::resolve(host, &environment, &named, |_| None)
+    });
+    let mut other = ask("o/r", 1, FRESH);
+    other.link.host = enterprise;
+    let began = Instant::now();
+    for answer in client.look(&[ask("o/r", 1, FRESH), other]).await {
+        known(&answer);
+    }
+    assert!(began.elapsed() < Duration::from_millis(550));
+}
+
+#[tokio::test]
+async fn what_only_rest_finds_is_asked_for_with_its_validator() {
+    let server = ScriptedGithub::start();
+    server.issue("o/r", 1);
+    server.change("o/r", 1, |item| item.place = Place::RestOnly);
+    let client = client(&server);
+    known(&look_one(&client, ask("o/r", 1, NOW)).await);
+    let answer = look_one(&client, ask("o/r", 1, NOW)).await;
+    assert_eq!(known(&answer).item.state, ItemState::Open);
+    let requests = server.received();
+    assert!(!requests[1].headers.contains_key("if-none-match"));
+    assert!(requests[3].headers.contains_key("if-none-match"));
 }

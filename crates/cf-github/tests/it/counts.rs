@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cf_github::{Answer, GitHub, ItemState, LinkAsk, Saved};
-use cf_testkit::github::{Place, ScriptedGithub};
+use cf_testkit::github::{Fault, Place, ScriptedGithub};
 
 use crate::{FRESH, NOW, ask, client, known, look_one};
 
@@ -192,4 +192,24 @@ async fn fresh_answers_cost_next_to_nothing() {
     let took = began.elapsed();
     // Two milliseconds when optimized; this build is not, and the machine is shared.
     assert!(took < Duration::from_millis(60), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_pause_is_shared_with_other_processes() {
+    let server = ScriptedGithub::start();
+    server.issue("o/r", 1);
+    let fault = Fault::status(403, "You have exceeded a secondary rate limit.", &[]);
+    server.fault("/graphql", fault, 1);
+    let first = client(&server);
+    look_one(&first, ask("o/r", 1, FRESH)).await;
+    let saved = first.take_changed();
+    let second = client(&server);
+    second.load(saved.clone());
+    let answer = look_one(&second, ask("o/r", 1, FRESH)).await;
+    assert!(matches!(answer, Answer::Unknown { .. }));
+    assert_eq!(second.take_notices().len(), 1, "its user hears of it too");
+    second.load(saved);
+    look_one(&second, ask("o/r", 1, FRESH)).await;
+    assert_eq!(second.take_notices().len(), 0, "once");
+    assert_eq!(server.received().len(), 1);
 }

@@ -7,7 +7,7 @@ use crate::client;
 
 async fn all(mut listing: Listing) -> Vec<ImportedIssue> {
     let mut issues = Vec::new();
-    while let Some(page) = listing.next().await.unwrap() {
+    while let Some(page) = listing.next().await.expect("the page is read") {
         issues.extend(page.issues);
     }
     issues
@@ -16,8 +16,8 @@ async fn all(mut listing: Listing) -> Vec<ImportedIssue> {
 async fn import(server: &ScriptedGithub, filter: IssueFilter) -> Vec<u64> {
     let client = client(server);
     let listing = client
-        .list_issues("github.com", "o/r".parse().unwrap(), filter)
-        .unwrap();
+        .list_issues("github.com", "o/r".parse().expect("a name"), filter)
+        .expect("the host is known");
     all(listing)
         .await
         .iter()
@@ -97,7 +97,7 @@ async fn filters_are_kept() {
         server.change("o/r", number, |item| item.labels.push(label.to_owned()));
     }
     server.change("o/r", 5, |item| {
-        item.milestone = Some((2, "Next".to_owned()))
+        item.milestone = Some((2, "Next".to_owned()));
     });
     server.change("o/r", 6, |item| item.assignees.push("mona".to_owned()));
     let filter = IssueFilter::default;
@@ -176,7 +176,7 @@ async fn filters_are_kept() {
 async fn what_is_not_there_is_said() {
     let server = issues(1);
     server.change("o/r", 1, |item| {
-        item.milestone = Some((2, "v1.0".to_owned()))
+        item.milestone = Some((2, "v1.0".to_owned()));
     });
     let client = client(&server);
     let mut listing = client

@@ -5,6 +5,8 @@ mod comments;
 mod counts;
 mod faults;
 mod import;
+mod real_schema;
+mod tls;
 mod tokens;
 
 use std::time::Duration;
@@ -51,7 +53,8 @@ fn client_with(server: &ScriptedGithub, settings: Settings) -> GitHub {
 }
 
 fn link(repo: &str, number: u64) -> Link {
-    Link::parse(&format!("{repo}#{number}"), LinkKind::Issue, "github.com").unwrap()
+    Link::parse(&format!("{repo}#{number}"), LinkKind::Issue, "github.com")
+        .expect("the test names a link")
 }
 
 fn ask(repo: &str, number: u64, fresh_within: Duration) -> LinkAsk {
@@ -75,7 +78,11 @@ fn with_comments(ask: LinkAsk, comments: CommentAsk) -> LinkAsk {
 }
 
 async fn look_one(client: &GitHub, ask: LinkAsk) -> Answer {
-    client.look(&[ask]).await.pop().unwrap()
+    client
+        .look(&[ask])
+        .await
+        .pop()
+        .expect("one answer for one ask")
 }
 
 #[track_caller]

@@ -199,7 +199,7 @@ fn rest(world: &World, request: &Received) -> Option<Reply> {
             );
             Some(reply)
         }
-        Place::Here => {
+        Place::Here | Place::RestOnly => {
             let body = issue(repo, item, &base);
             let etag = format!(
                 "W/\"{:x}\"",

@@ -1,23 +1,19 @@
 //! `cf work batch run`, `resume`, `work start`, and the end of a batch whose conductor is gone.
 
-use std::collections::HashMap;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use cf_conductor::caller;
-use cf_conductor::conductor::{
-    self, BatchEnd, Goal, Notice, Observer, Plan as BatchPlan, Selection, Setup,
-};
+use cf_conductor::conductor::{self, BatchEnd, Goal, Plan as BatchPlan, Selection, Setup};
 use cf_conductor::settings::Settings;
 use cf_conductor::source::ReconcilerRegistry;
-use cf_conductor::store::event::Event;
 use cf_conductor::store::{Store, StoreError};
 use cf_conductor::workspace::Workspace;
-use cf_core::{Actor, BatchId, BatchStatus, TaskId, TaskLabel, TaskRef};
+use cf_core::{Actor, BatchId, BatchStatus, TaskLabel, TaskRef};
 
 use super::super::tasks::import_plan;
 use super::super::{Ended, find_task};
+use super::observer::{Deaf, Watched};
 use super::watch::end;
 use crate::args::run::{ResumeArgs, RunArgs};
 use crate::args::work::StartArgs;
@@ -25,12 +21,8 @@ use crate::config::{Layer, Origin, Places, Setting};
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::plan::Plan;
-use crate::progress::Progress;
 use crate::progress::preview::{self, GitHub};
 use crate::workspace;
-
-/// How often clocks and logs are looked at on a terminal. An idle conductor should hardly wake up.
-const TICK: Duration = Duration::from_millis(500);
 
 /// `cf work batch run`.
 pub(in crate::commands) fn run(args: &RunArgs, console: &Console) -> Ended {
@@ -268,7 +260,7 @@ impl Run<'_> {
             .iter()
             .map(|task| (task.id, task.label.clone()))
             .collect();
-        let mut shown = Shown::new(
+        let mut shown = Watched::new(
             self.console,
             plan.order.len() as u64,
             workspace.clone(),
@@ -305,7 +297,7 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
             )
         })
         .collect();
-    let mut shown = Shown::new(console, tasks.len() as u64, workspace.clone(), labels);
+    let mut shown = Watched::new(console, tasks.len() as u64, workspace.clone(), labels);
     if !console.json && !console.quiet {
         let mut out = console::out();
         preview::write_settings(&mut out, &settings)?;
@@ -367,7 +359,7 @@ pub(in crate::commands) fn finish_pass(
             )
         })
         .collect();
-    let mut shown = Shown::new(
+    let mut shown = Watched::new(
         &console.without_json(),
         tasks.len() as u64,
         workspace.clone(),
@@ -448,78 +440,4 @@ fn told_end(ended: BatchEnd, workspace: &Workspace, console: &Console) -> Ended 
     let store = Store::open_to_read(workspace)?;
     end(&store, workspace, ended.batch, console)?;
     Ok(ended.exit_code)
-}
-
-/// What this process shows of the batch that it conducts.
-struct Shown {
-    progress: Progress,
-    labels: HashMap<TaskId, TaskLabel>,
-    /// The output is closed: the batch goes on, unseen.
-    is_closed: bool,
-}
-
-impl Shown {
-    fn new(
-        console: &Console,
-        total: u64,
-        workspace: Workspace,
-        labels: HashMap<TaskId, TaskLabel>,
-    ) -> Self {
-        Self {
-            progress: Progress::new(console, total, workspace),
-            labels,
-            is_closed: false,
-        }
-    }
-
-    fn show(&mut self, work: impl FnOnce(&mut Progress) -> io::Result<()>) {
-        if !self.is_closed && work(&mut self.progress).is_err() {
-            self.is_closed = true;
-        }
-    }
-
-    fn finish(&mut self) {
-        self.show(Progress::finish);
-    }
-}
-
-impl Observer for Shown {
-    fn events(&mut self, events: &[Event]) {
-        for event in events {
-            let label = event.task.map(|task| match self.labels.get(&task) {
-                Some(label) => label.clone(),
-                None => TaskLabel::new(task, None),
-            });
-            self.show(|progress| progress.event(event, label.as_ref()));
-        }
-    }
-
-    fn notice(&mut self, notice: &Notice) {
-        let text = match notice {
-            Notice::Unavailable { what, why } => format!("{what} cannot be read for now: {why}"),
-            Notice::Available { what } => format!("{what} answers again"),
-            Notice::Stopping => "stopping; once more to kill at once".to_owned(),
-        };
-        self.show(|progress| progress.notice(&text));
-    }
-
-    fn tick_every(&self) -> Option<Duration> {
-        self.progress.is_live().then_some(TICK)
-    }
-
-    fn tick(&mut self) {
-        self.show(|progress| {
-            progress.tick();
-            Ok(())
-        });
-    }
-}
-
-/// Listens to nothing.
-struct Deaf;
-
-impl Observer for Deaf {
-    fn events(&mut self, _: &[Event]) {}
-
-    fn notice(&mut self, _: &Notice) {}
 }

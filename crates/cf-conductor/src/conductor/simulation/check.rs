@@ -1,6 +1,6 @@
 //! What must hold after every step, whatever happened.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use cf_core::{
     Actor, AttemptEnd, AttemptId, BatchId, EventType, Outcome, Phase, TaskId, TaskStatus,
@@ -19,6 +19,7 @@ struct Told {
     status: TaskStatus,
     version: u64,
     by: Actor,
+    seq: u64,
     deleted: bool,
     /// A success of this batch that nobody has disputed: its next write is DONE.
     succeeded: Option<BatchId>,
@@ -32,6 +33,7 @@ struct Life {
     /// The batch was resumed since: it may live again. With `true` also after a success.
     again: Option<bool>,
     starts: u32,
+    held: bool,
 }
 
 /// Reads the event log along with the simulation.
@@ -45,14 +47,16 @@ pub(super) struct Checker {
     ended: BTreeSet<AttemptId>,
     /// Batches whose take-up is being read: the events of one transaction.
     taking_up: Option<BatchId>,
-    requeued: BTreeSet<TaskId>,
+    /// Resumes whose event was not read yet, with their `--force`.
+    resumes: HashMap<BatchId, VecDeque<bool>>,
+    /// Since when what is written is news to a batch.
+    taken_up_at: HashMap<BatchId, u64>,
 }
 
 impl Checker {
+    /// The batch is resumed; its event is still to be read.
     pub(super) fn resumed(&mut self, batch: BatchId, force: bool) {
-        for ((_, _), life) in self.lives.iter_mut().filter(|((of, _), _)| *of == batch) {
-            life.again = Some(force);
-        }
+        self.resumes.entry(batch).or_default().push_back(force);
     }
 
     fn life(&mut self, event: &Event) -> &mut Life {
@@ -69,12 +73,27 @@ impl Checker {
             self.taking_up = None;
         }
         match event.kind {
-            E::BatchStarted | E::BatchResumed => self.taking_up = event.batch,
+            E::BatchStarted | E::BatchResumed => {
+                self.taking_up = event.batch;
+                if let Some(force) = event
+                    .batch
+                    .and_then(|batch| self.resumes.get_mut(&batch)?.pop_front())
+                {
+                    let lives = self
+                        .lives
+                        .iter_mut()
+                        .filter(|((of, _), _)| Some(*of) == event.batch);
+                    lives.for_each(|(_, life)| life.again = Some(force));
+                }
+                self.taken_up_at
+                    .insert(event.batch.expect("a batch"), event.seq);
+            }
             E::TaskCreated => {
                 let told = Told {
                     status: TaskStatus::Ready,
                     version: 1,
                     by: event.actor.clone(),
+                    seq: event.seq,
                     deleted: false,
                     succeeded: None,
                 };
@@ -97,6 +116,16 @@ impl Checker {
                 self.no_success.extend(event.attempt)
             }
             E::AttemptEnded => self.attempt_ended(event),
+            E::AttemptAdopted if event.data.contains_key("from") => {
+                let from = event.data["from"]
+                    .as_str()
+                    .and_then(|id| id.parse().ok())
+                    .expect("a batch");
+                self.lives
+                    .entry((from, event.task.expect("a task")))
+                    .or_default()
+                    .running = false;
+            }
             _ if event.kind.as_str().starts_with("BATCH_TASK_") => self.lived(event),
             _ => {}
         }
@@ -128,7 +157,8 @@ impl Checker {
                 "{task}: {from} to {to} is no edge"
             );
             let foreign = told.by != event.actor;
-            let taking_up = self.taking_up == Some(batch);
+            // What another claim kept from being taken up with the rest is taken up when that has ended.
+            let taking_up = self.taking_up == Some(batch) || told.seq <= self.taken_up_at[&batch];
             let allowed = match (from, to) {
                 (TaskStatus::Ready, TaskStatus::InProgress) => true,
                 // A question of ours blocks what runs; a claim of ours ends with what became of it.
@@ -157,6 +187,7 @@ impl Checker {
         }
         told.status = to;
         told.version += 1;
+        told.seq = event.seq;
         told.by = event.actor.clone();
         told.succeeded = None;
     }
@@ -164,6 +195,7 @@ impl Checker {
     fn attempt_ended(&mut self, event: &Event) {
         let attempt = event.attempt.expect("an attempt");
         assert!(self.ended.insert(attempt), "an attempt ends once");
+        self.life(event).running = false;
         let told = self
             .tasks
             .get_mut(&event.task.expect("a task"))
@@ -229,6 +261,7 @@ impl Checker {
                 );
                 assert!(!life.running, "{who}: it runs already");
                 life.running = true;
+                life.held = false;
                 life.starts += 1;
             }
             E::BatchTaskRetrying => life.running = false,
@@ -236,6 +269,7 @@ impl Checker {
                 assert!(may_live(life), "{who}: it has ended {:?}", life.outcome);
                 *life = Life {
                     starts: life.starts,
+                    held: true,
                     ..Life::default()
                 };
             }
@@ -245,7 +279,9 @@ impl Checker {
             | E::BatchTaskCancelled
             | E::BatchTaskBlocked => {
                 assert!(
-                    may_live(life),
+                    may_live(life)
+                        || event.kind == E::BatchTaskSkipped
+                            && life.outcome == Some(Outcome::Skipped),
                     "{who}: it has ended {:?} before",
                     life.outcome
                 );
@@ -353,7 +389,13 @@ impl World {
                 by_task.insert(agent.task, agent.attempt).is_none(),
                 "two agents of one task"
             );
-            *by_batch.entry(agent.batch).or_default() += 1;
+            let row = self
+                .store
+                .read(|reader| reader.batch_task(agent.batch, agent.task))
+                .expect("it is read");
+            // One that only others wait for is no agent of this batch's own.
+            *by_batch.entry(agent.batch).or_default() +=
+                usize::from(row.is_some_and(|row| row.phase != Phase::Finished));
         }
         for (task, attempts) in open {
             assert!(
@@ -403,13 +445,20 @@ impl World {
             .expect("rows are read");
         for row in &rows {
             let name = self.name(row.task);
+            let mut believed = core
+                .schedule
+                .row(row.task)
+                .expect("a member has a row")
+                .clone();
+            if row.phase == Phase::Stopping && believed.phase == Phase::Running && core.recalled {
+                // It was read from the store just now, and is to be stopped again.
+                believed.phase = Phase::Stopping;
+            }
+            assert_eq!(&believed, row, "{name}: what is stored is what is believed");
+            // A claim of the dead on what has ended here is settled for others.
+            let runs = core.running.contains_key(&row.task) && row.phase != Phase::Finished;
             assert_eq!(
-                core.schedule.row(row.task),
-                Some(row),
-                "{name}: what is stored is what is believed"
-            );
-            assert_eq!(
-                core.running.contains_key(&row.task),
+                runs,
                 has_agent(row.phase),
                 "{name}: {} has its agent",
                 row.phase
@@ -455,7 +504,8 @@ impl World {
             let forgotten = core.schedule.forgotten();
             assert!(forgotten.is_empty(), "{forgotten:?} wait for nothing");
         }
-        if core.passes_off() || !core.relook.is_empty() || self.has_news(core) {
+        let open = core.schedule.mode() == crate::schedule::Mode::Open;
+        if !open || core.passes_off() || !core.relook.is_empty() || self.has_news(core) {
             return;
         }
         let fresh = self
@@ -482,6 +532,8 @@ impl World {
                     "{name} is held and {}",
                     standing.status
                 ),
+                // What another claim kept from being taken up is looked at when it is about to start.
+                Phase::Queued if standing.status_seq <= row.take_up_seq => {}
                 Phase::Queued if core.schedule.gate(row.task) == Gate::Open => assert!(
                     !standing.deleted
                         && matches!(standing.status, TaskStatus::Ready | TaskStatus::InProgress),
@@ -512,11 +564,14 @@ impl World {
             let outcome = row
                 .outcome
                 .unwrap_or_else(|| panic!("{name} has no outcome"));
+            let life = self
+                .checker
+                .lives
+                .get(&(batch, row.task))
+                .unwrap_or_else(|| panic!("{name} has no event"));
+            let told = life.outcome.or(life.held.then_some(Outcome::Blocked));
             assert_eq!(
-                self.checker
-                    .lives
-                    .get(&(batch, row.task))
-                    .and_then(|life| life.outcome),
+                told,
                 Some(outcome),
                 "{name}: its last event tells its outcome"
             );

@@ -129,7 +129,9 @@ impl World {
                 batch.short()
             )
         });
-        self.checker.resumed(batch, force);
+        if stop.is_none() {
+            self.checker.resumed(batch, force);
+        }
         let mut core = Core::new(batch, settings.clone(), HashMap::new());
         crate::conductor::recover::clean_up_all(&mut self.store, &Actor::Batch(batch))
             .expect("it is cleaned up");
@@ -171,7 +173,7 @@ impl World {
         let conductor = &mut self.conductors[which];
         conductor.core = Some(core);
         conductor.ended = None;
-        conductor.stored = true;
+        conductor.stored = false;
         for attempt in open {
             if !self.agents.contains_key(&attempt.id) {
                 let fate = self.fate(attempt.id, attempt.stage);

@@ -192,6 +192,11 @@ impl World {
 
     pub(super) fn settings(&mut self) -> Settings {
         let rng = &mut self.rng;
+        let passes = !rng.chance(10);
+        let for_a_while = WaitForBlockers::For(Duration::from_secs(5));
+        let wait = rng
+            .pick(&[WaitForBlockers::Off, for_a_while, WaitForBlockers::Always])
+            .expect("some are given");
         Settings {
             strategy: if rng.chance(70) {
                 Strategy::Parallel
@@ -207,14 +212,9 @@ impl World {
             retry: rng.below(3) as u32,
             retry_delay: Duration::from_millis(rng.below(3000)),
             ask_grace: Duration::from_secs(rng.below(4)),
-            reconcile_interval: Duration::from_secs(if rng.chance(10) { 0 } else { 30 }),
-            wait_for_blockers: rng
-                .pick(&[
-                    WaitForBlockers::Off,
-                    WaitForBlockers::For(Duration::from_secs(5)),
-                    WaitForBlockers::Always,
-                ])
-                .expect("some are given"),
+            reconcile_interval: Duration::from_secs(if passes { 30 } else { 0 }),
+            // Without passes nobody would hear of an answer, and the command line refuses it.
+            wait_for_blockers: if passes { wait } else { WaitForBlockers::Off },
             ..Settings::default()
         }
     }

@@ -97,6 +97,13 @@ impl Pass<'_> {
                     self.unread(&details, why);
                     return None;
                 }
+                // An older server may know comments and not the pull requests that close an issue.
+                Err(Miss::UnknownField(_)) if some.iter().any(|detail| detail.found) => {
+                    for detail in &mut details {
+                        detail.found = false;
+                    }
+                    details.retain(|detail| detail.comments.is_some());
+                }
                 Err(Miss::UnknownField(how)) => {
                     self.unread(&details, Why::Unreadable(how));
                     return None;

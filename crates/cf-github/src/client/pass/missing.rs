@@ -42,7 +42,7 @@ impl Pass<'_> {
             if raw.status == 304
                 && let Some(seen) = known
             {
-                host.keep_item(key, seen.item.clone(), at);
+                host.keep_item(key, Arc::clone(&seen.item), at);
                 return Ok(());
             }
             match rest::read(raw.status, &raw.headers, &raw.body) {

@@ -1,0 +1,90 @@
+//! What a process shows of a batch that it conducts itself.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use cf_conductor::conductor::{Notice, Observer};
+use cf_conductor::store::event::Event;
+use cf_conductor::workspace::Workspace;
+use cf_core::{TaskId, TaskLabel};
+
+use crate::console::Console;
+use crate::progress::Progress;
+
+/// How often clocks and logs are looked at on a terminal. An idle conductor should hardly wake up.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What this process shows of the batch that it conducts.
+pub(super) struct Watched {
+    progress: Progress,
+    labels: HashMap<TaskId, TaskLabel>,
+    /// The output is closed: the batch goes on, unseen.
+    is_closed: bool,
+}
+
+impl Watched {
+    pub(super) fn new(
+        console: &Console,
+        total: u64,
+        workspace: Workspace,
+        labels: HashMap<TaskId, TaskLabel>,
+    ) -> Self {
+        Self {
+            progress: Progress::new(console, total, workspace),
+            labels,
+            is_closed: false,
+        }
+    }
+
+    fn show(&mut self, work: impl FnOnce(&mut Progress) -> io::Result<()>) {
+        if !self.is_closed && work(&mut self.progress).is_err() {
+            self.is_closed = true;
+        }
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.show(Progress::finish);
+    }
+}
+
+impl Observer for Watched {
+    fn events(&mut self, events: &[Event]) {
+        for event in events {
+            let label = event.task.map(|task| match self.labels.get(&task) {
+                Some(label) => label.clone(),
+                None => TaskLabel::new(task, None),
+            });
+            self.show(|progress| progress.event(event, label.as_ref()));
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        let text = match notice {
+            Notice::Unavailable { what, why } => format!("{what} cannot be read for now: {why}"),
+            Notice::Available { what } => format!("{what} answers again"),
+            Notice::Stopping => "stopping; once more to kill at once".to_owned(),
+        };
+        self.show(|progress| progress.notice(&text));
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        self.progress.is_live().then_some(TICK)
+    }
+
+    fn tick(&mut self) {
+        self.show(|progress| {
+            progress.tick();
+            Ok(())
+        });
+    }
+}
+
+/// Listens to nothing.
+pub(super) struct Deaf;
+
+impl Observer for Deaf {
+    fn events(&mut self, _: &[Event]) {}
+
+    fn notice(&mut self, _: &Notice) {}
+}
