@@ -2,8 +2,8 @@
 //! GraphQL and REST, with faults on demand and a log of every request.
 //!
 //! It understands GraphQL well enough to serve any document about the part of the schema that it has, and answers the
-//! way GitHub does where clients trip over it: partial data, errors with a path, limits in a 200. It proves nothing about
-//! the schema itself; documents are validated against GitHub's own elsewhere. It listens on 127.0.0.1 alone.
+//! way GitHub does where clients trip over it: partial data, errors with a path, limits in a 200. It proves nothing
+//! about the schema itself; documents are validated against GitHub's own elsewhere. It listens on 127.0.0.1 alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;

@@ -1,8 +1,8 @@
 //! What cf's tests share: temporary workspaces, the `cf` program under a deadline, and a look at real processes.
 //!
 //! Everything here drives the finished program from outside, as a person in a shell would: nothing reaches into the
-//! crates that it tests. Agents are short `/bin/sh` scripts. A [`Workspace`] kills whatever its test left running when it
-//! is dropped, so that a failing test leaves no process behind.
+//! crates that it tests. Agents are short `/bin/sh` scripts. A [`Workspace`] kills whatever its test left running when
+//! it is dropped, so that a failing test leaves no process behind.
 
 mod command;
 pub mod github;

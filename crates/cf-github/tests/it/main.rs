@@ -27,12 +27,12 @@ const NOW: Duration = Duration::ZERO;
 fn quick() -> Settings {
     Settings {
         patience: Patience {
-            first_backoff: Duration::from_millis(400),
+            first_backoff: Duration::from_secs(1),
             longest_backoff: Duration::from_secs(1),
             ..Patience::default()
         },
         limits: cf_github::Limits {
-            timeout: Duration::from_millis(500),
+            timeout: Duration::from_secs(5),
             ..cf_github::Limits::default()
         },
         retry_delay: Duration::from_millis(50),
