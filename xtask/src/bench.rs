@@ -108,6 +108,14 @@ fn build(repo: &Repo) -> Result<(), Problem> {
         "build",
         "--release",
         "--package",
+        "cf-conductor",
+        "--example",
+        "measure",
+    ]))?;
+    must(&mut repo.cargo(&[
+        "build",
+        "--release",
+        "--package",
         "xtask",
         "--features",
         "floor",

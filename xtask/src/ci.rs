@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use crate::args::Args;
-use crate::checks::{dependencies, layers, links, manifests, migrations, rust, words};
+use crate::checks::{comments, dependencies, layers, links, manifests, migrations, rust, words};
 use crate::problem::Problem;
 use crate::repo::Repo;
 
@@ -47,6 +47,7 @@ const CHECKS: &[Check] = &[
     check("format", rust::format),
     check("banned words", words::banned),
     check("common misspellings", words::misspelled),
+    check("width of comments", comments::width),
     check("links in documents", links::resolve),
     check("manifests", manifests::inherit),
     check("unused dependencies", dependencies::unused),

@@ -3,6 +3,7 @@
 //! What stands here are words and simple values; names of tasks and batches are looked up later, where the store is.
 
 pub(crate) mod blocker;
+pub(crate) mod github;
 pub(crate) mod run;
 pub(crate) mod tasks;
 mod values;
@@ -16,8 +17,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 /// Conducts batches of coding-agent tasks.
 ///
 /// Tasks depend on each other; cf starts an agent for each, several at a time, in the order of dependencies, and while
-/// they run it keeps comparing what it believes with what has become true elsewhere: a task finished by hand, a question
-/// answered, an issue closed, a pull request merged.
+/// they run it keeps comparing what it believes with what has become true elsewhere: a task finished by hand, a
+/// question answered, an issue closed, a pull request merged.
 #[derive(Debug, Parser)]
 #[command(
     name = "cf",
@@ -123,6 +124,12 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show the log of what happened
     Events(EventsArgs),
+    /// Make tasks from issues, and show what is known about GitHub
+    #[command(subcommand)]
+    Github(github::GithubCommand),
+    /// Tie tasks to pull requests
+    #[command(subcommand)]
+    Pr(github::PrCommand),
     /// Show and check settings
     #[command(subcommand)]
     Config(ConfigCommand),

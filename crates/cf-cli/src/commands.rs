@@ -6,6 +6,7 @@ mod completions;
 mod config;
 mod events;
 mod explain;
+mod github;
 mod init;
 mod reconcile;
 mod status;
@@ -16,9 +17,10 @@ use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::Path;
 
-use cf_conductor::store::{Reader, StoreError};
+use cf_conductor::store::{Reader, Store, StoreError};
 use cf_core::{Actor, TaskId, TaskLabel, TaskRef};
 
+use crate::args::github::PrCommand;
 use crate::args::work::{BatchCommand, WorkCommand};
 use crate::args::{Cli, Command};
 use crate::console::Console;
@@ -60,6 +62,8 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
         Command::Reconcile(args) => reconcile::run(&args, console),
         Command::Explain(args) => explain::run(&args, console),
         Command::Events(args) => events::run(&args, console),
+        Command::Github(command) => github::run(&command, console),
+        Command::Pr(PrCommand::Link(args)) => tasks::link_prs(&args, console),
         Command::Config(command) => config::run(&command, console),
         Command::Completions(args) => completions::run(&args),
     }
@@ -77,6 +81,20 @@ fn find_task(reader: &Reader<'_>, actor: &Actor, given: &TaskRef) -> Result<Task
             hint: Some("give the task's key or id".to_owned()),
         }),
     }
+}
+
+/// What an attempt says that is over is kept, although nothing acts on it; the answer stays a refusal.
+fn kept_when_stale<T>(
+    store: &mut Store,
+    actor: &Actor,
+    written: Result<T, StoreError>,
+    said: serde_json::Value,
+) -> Result<T, StoreError> {
+    if let Err(StoreError::StaleAttempt { attempt }) = &written {
+        let attempt = *attempt;
+        store.write(actor, |tx| tx.keep_stale(None, attempt, said))?;
+    }
+    written
 }
 
 /// Labels of tasks, each read once.

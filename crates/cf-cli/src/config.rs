@@ -1,8 +1,8 @@
 //! Where settings come from, in which order they win, and how a file of them is read.
 //!
 //! A task's own settings > flags > the plan's `[batch]` > `CF_*` > the workspace's `config.toml` > the user's >
-//! defaults. A task's own are not here: they stand with the task, and the conductor puts them on top. Nothing here opens
-//! the store.
+//! defaults. A task's own are not here: they stand with the task, and the conductor puts them on top. Nothing here
+//! opens the store.
 
 mod layer;
 mod settings;

@@ -1,7 +1,8 @@
 //! The `cf` command: words in, words out.
 //!
-//! A command is a file in [`commands`]: arguments become a request to the conductor, its answer is rendered. Nothing here
-//! knows how tasks are stored or agents are started, and no runtime is started for a command that does not need one.
+//! A command is a file in [`commands`]: arguments become a request to the conductor, its answer is rendered. Nothing
+//! here knows how tasks are stored or agents are started, and no runtime is started for a command that does not need
+//! one.
 
 mod args;
 mod commands;

@@ -1,8 +1,8 @@
 //! Plan files: tasks to import or run, and settings of the run, as TOML.
 //!
-//! Reading is strict and complains about everything at once, with lines. What a plan says about tasks that are not in it
-//! (its dependencies on stored tasks) is left to whoever has the store. [`write`] is the inverse: what it writes reads
-//! back to the same tasks.
+//! Reading is strict and complains about everything at once, with lines. What a plan says about tasks that are not in
+//! it (its dependencies on stored tasks) is left to whoever has the store. [`write()`] is the inverse: what it writes
+//! reads back to the same tasks.
 
 mod write;
 
@@ -18,13 +18,11 @@ use crate::config::{self, EngineName, Layer, Limit, Value as _, integer};
 use crate::document::{Complaints, Document, DocumentError, article, nearest};
 pub(crate) use write::{Exported, write};
 
-/// The host of links in the short form `owner/repo#12`.
-pub(crate) const DEFAULT_HOST: &str = "github.com";
-
 /// The largest priority; 0 is most urgent.
 pub(crate) const LAST_PRIORITY: i64 = 1_000_000;
 
-/// A plan as read: every task is possible in itself, no key stands twice, and the dependencies among them have no cycle.
+/// A plan as read: every task is possible in itself, no key stands twice, and the dependencies among them have no
+/// cycle.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// What the file is called in messages.
@@ -321,13 +319,21 @@ fn links(value: &Spanned<DeValue<'_>>, kind: LinkKind) -> Result<Vec<Link>, Stri
     names.iter().map(|name| link(name, kind)).collect()
 }
 
+/// The host on which short links live, by the environment.
+pub(crate) fn default_host() -> String {
+    cf_conductor::github::default_host(&cf_conductor::github::Access {
+        environment: std::env::vars_os().collect(),
+        ..cf_conductor::github::Access::default()
+    })
+}
+
 /// Reads a link whose kind is given by where it stands.
 ///
 /// # Errors
 ///
 /// It names no issue or pull request, or its address says that it is the other.
 pub(crate) fn link(text: &str, kind: LinkKind) -> Result<Link, String> {
-    let link = Link::parse(text, kind, DEFAULT_HOST).map_err(|error| error.to_string())?;
+    let link = Link::parse(text, kind, &default_host()).map_err(|error| error.to_string())?;
     if link.kind != kind {
         let found = match link.kind {
             LinkKind::Issue => "an issue",

@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 
 use cf_conductor::store::event::Event;
 use cf_conductor::workspace::Workspace;
-use cf_core::TaskLabel;
+use cf_core::{TaskId, TaskLabel};
 
 use crate::console::{self, Console};
 use crate::render::json::EventJson;
@@ -55,6 +55,13 @@ impl Progress {
             console: *console,
             teller: Teller::default(),
             view,
+        }
+    }
+
+    /// Counts tasks that ended before the first event that is shown.
+    pub(crate) fn have_ended(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
+        if let View::Live(live) = &mut self.view {
+            live.have_ended(tasks);
         }
     }
 

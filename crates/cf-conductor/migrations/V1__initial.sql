@@ -154,6 +154,7 @@ CREATE TABLE event (
 ) STRICT;
 CREATE INDEX event_task ON event (task, seq) WHERE task IS NOT NULL;
 CREATE INDEX event_batch ON event (batch, seq) WHERE batch IS NOT NULL;
+CREATE INDEX event_action ON event (batch, seq) WHERE json_extract(data, '$.action') IS NOT NULL;
 CREATE TRIGGER event_is_append_only_update BEFORE UPDATE ON event
 BEGIN SELECT raise(ABORT, 'the event log is append-only'); END;
 CREATE TRIGGER event_is_append_only_delete BEFORE DELETE ON event

@@ -6,7 +6,9 @@
 //! nothing has happened: the schedule is read from the store again, as after a crash.
 
 mod apply;
+mod context;
 mod end;
+mod gate;
 mod launch;
 mod look_over;
 mod plan;
@@ -27,13 +29,16 @@ use cf_core::{AttemptId, BatchId, BatchStatus, TaskId};
 
 use crate::engine::Engines;
 use crate::executor::ExecutorError;
+use crate::github::GithubSource;
 use crate::source::ReconcilerRegistry;
 use crate::store::StoreError;
 use crate::store::event::Event;
 use crate::workspace::{Workspace, WorkspaceError};
 
-pub use look_over::{LookOver, look_over};
-pub use plan::{Plan, PlannedTask, Selection, Standing as PlannedStanding, prepare};
+pub use look_over::{LookOver, look_over, settle_receipts};
+pub use plan::{
+    Plan, PlannedTask, Selection, Standing as PlannedStanding, check_engines, check_resume, prepare,
+};
 pub use run::{Goal, conduct, start};
 
 /// What a conductor needs from its surroundings.
@@ -45,6 +50,8 @@ pub struct Setup {
     pub engines: Engines,
     /// The sources, in order.
     pub registry: ReconcilerRegistry,
+    /// GitHub, when it is followed; its source is then among those of the registry.
+    pub github: Option<GithubSource>,
     /// The environment that agents inherit, before it is cleaned.
     pub environment: Vec<(OsString, OsString)>,
     /// The program that agents find as `cf`, and that supervisors are started from.

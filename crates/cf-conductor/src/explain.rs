@@ -1,15 +1,16 @@
 //! Why a task is not running, or what happened to it: everything that bears on it, read in one look.
 
-use cf_core::{BatchId, BlockerStatus, TaskId, TaskLabel, TaskStatus, Timestamp};
-use cf_reconcile::{Merged, ReconcileAction};
+use cf_core::{BatchId, BlockerStatus, Outcome, TaskId, TaskLabel, TaskStatus, Timestamp};
+use cf_reconcile::{Merged, Reason, ReconcileAction, Standing, standing};
 
 use crate::conductor::{ConductorError, Setup, look_over};
 use crate::store::attempt::Attempt;
 use crate::store::batch::{Batch, BatchTask};
 use crate::store::blocker::Blocker;
 use crate::store::event::{Event, EventFilter};
+use crate::store::follow::StoredComment;
 use crate::store::task::TaskView;
-use crate::store::{Result, Store};
+use crate::store::{Reader, Result, Store};
 use crate::workspace::Workspace;
 
 /// How many findings of the past are told.
@@ -24,7 +25,7 @@ pub struct DependencyView {
     pub label: TaskLabel,
     /// Where it stands.
     pub status: TaskStatus,
-    /// Whether it is met: done, and nothing of it is alive.
+    /// Whether it is met: done, or skipped in the task's live batch because its work is done, and nothing of it is alive.
     pub met: bool,
 }
 
@@ -63,8 +64,12 @@ pub struct Explanation {
     pub attempts: Vec<Attempt>,
     /// Its places in batches, newest first.
     pub places: Vec<PlaceView>,
-    /// What sources found about it in the past, oldest first.
+    /// What was written about it in its issues and pull requests, oldest first.
+    pub comments: Vec<StoredComment>,
+    /// What sources found about it in the past, oldest first: the newest ten.
     pub history: Vec<Event>,
+    /// How many findings of the past came before those.
+    pub earlier: usize,
     /// What they find now, in the batches that have not ended.
     pub findings: Vec<Merged>,
     /// When its next retry is due.
@@ -102,7 +107,8 @@ fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanatio
                 task: *on,
                 label: other.label(),
                 status: other.status,
-                met: other.status.is_done() && !reader.has_open_attempt(*on)?,
+                met: (other.status.is_done() || is_done_elsewhere(reader, task, *on)?)
+                    && !reader.has_open_attempt(*on)?,
             });
         }
         let mut places = Vec::new();
@@ -134,7 +140,8 @@ fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanatio
                 Ok(())
             },
         )?;
-        history.drain(..history.len().saturating_sub(FINDINGS));
+        let earlier = history.len().saturating_sub(FINDINGS);
+        history.drain(..earlier);
         let mut explanation = Explanation {
             blockers: reader.blockers(Some(task), None)?,
             claim: view.task.claim.map(|batch| ClaimView {
@@ -144,15 +151,38 @@ fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanatio
             attempts: reader.attempts(task)?,
             next_retry: places.iter().find_map(|place| place.row.not_before),
             findings: Vec::new(),
+            comments: reader.comments(task)?,
             unblock: Vec::new(),
             view,
             dependencies,
             places,
             history,
+            earlier,
         };
         explanation.unblock = unblock(&explanation);
         Ok(explanation)
     })
+}
+
+/// Whether a batch that has not ended has both tasks, and skipped the second because its work is done.
+fn is_done_elsewhere(reader: &Reader<'_>, task: TaskId, on: TaskId) -> Result<bool> {
+    for batch in reader.batches_working_on(task)? {
+        if let Some(row) = reader.batch_task(batch, on)?
+            && row.outcome == Some(Outcome::Skipped)
+        {
+            let reason = Reason::from(row.reason.as_deref().unwrap_or_default());
+            return Ok(standing(Outcome::Skipped, &reason) == Standing::Done);
+        }
+    }
+    Ok(false)
+}
+
+/// The address of the pull request whose closing made the task fail, if that is what happened to it last.
+fn closed_pull_request(seen: &Explanation) -> Option<&str> {
+    let last = seen.history.last()?;
+    (last.text("action") == Some("FAIL"))
+        .then(|| last.data.get("evidence")?.get("url")?.as_str())
+        .flatten()
 }
 
 /// What would let the task run.
@@ -205,8 +235,14 @@ fn unblock(seen: &Explanation) -> Vec<String> {
                 "it is in the backlog: cf tasks set status {label} READY, or run it by name"
             ));
         }
+        (_, TaskStatus::Failed) if closed_pull_request(seen).is_some() => {
+            let url = closed_pull_request(seen).unwrap_or_default();
+            steps.push(format!(
+                "its pull request was closed without merge: cf tasks unlink {label} {url} && cf work start {label}"
+            ));
+        }
         (_, TaskStatus::Failed) => {
-            steps.push(format!("it failed: cf work start {label} tries it again"))
+            steps.push(format!("it failed: cf work start {label} tries it again"));
         }
         _ => {}
     }

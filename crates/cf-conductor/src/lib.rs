@@ -10,6 +10,7 @@ pub mod conductor;
 pub mod engine;
 pub mod executor;
 pub mod explain;
+pub mod github;
 pub mod process;
 pub mod prompt;
 pub mod schedule;

@@ -1,4 +1,5 @@
-//! What the kernel says about processes: who they are, what is below them, and how to reach one without hitting another.
+//! What the kernel says about processes: who they are, what is below them, and how to reach one without hitting
+//! another.
 //!
 //! A process is never named by its number alone: numbers are used again. Everything here carries the start time along
 //! and looks again, through a pidfd, just before it sends a signal. Nothing here waits, and nothing is cached except

@@ -127,7 +127,8 @@ pub enum Trust {
 }
 
 /// Whose comments reach agents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CommentsFrom {
     /// Those of owners, members and collaborators.
     Members,

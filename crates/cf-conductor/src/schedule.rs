@@ -128,12 +128,15 @@ pub struct Schedule {
     delayed: BTreeSet<(i64, usize)>,
     phases: [usize; Phase::ALL.len()],
     waiting_for_others: usize,
+    by_hand: usize,
     dirty: Vec<usize>,
     /// Nodes whose meaning to their dependents may have changed.
     touched: Vec<usize>,
     /// Nodes that somebody else will finish: outside the batch, or finished in it and worked on elsewhere.
     elsewhere: BTreeSet<usize>,
     notes: Vec<Note>,
+    /// Whether the batch is ending, and no claim of others on its own tasks is waited for any more.
+    winding_up: bool,
     first_bad: Option<String>,
     /// How many nodes were looked at so far; tests bound it.
     #[cfg(test)]
@@ -160,10 +163,12 @@ impl Schedule {
             delayed: BTreeSet::new(),
             phases: [0; Phase::ALL.len()],
             waiting_for_others: 0,
+            by_hand: 0,
             dirty: Vec::new(),
             touched: Vec::new(),
             elsewhere: BTreeSet::new(),
             notes: Vec::new(),
+            winding_up: false,
             first_bad: None,
             #[cfg(test)]
             looks: 0,
@@ -250,6 +255,7 @@ impl Schedule {
         if node.member {
             self.phases[node.row.phase as usize] += 1;
             self.waiting_for_others += usize::from(waits_for_others(&node));
+            self.by_hand += usize::from(waits_for_a_person(&node));
         }
         self.nodes.push(node);
     }
@@ -295,15 +301,6 @@ impl Schedule {
     /// Where a member stands.
     pub fn row(&self, task: TaskId) -> Option<&BatchTask> {
         self.member(task).map(|at| &self.nodes[at].row)
-    }
-
-    /// What a member depends on.
-    pub fn depends_on(&self, task: TaskId) -> Vec<TaskId> {
-        let on = self
-            .member(task)
-            .map(|at| self.nodes[at].depends_on.as_slice())
-            .unwrap_or_default();
-        on.iter().map(|&on| self.nodes[on].row.task).collect()
     }
 
     /// How a task is called.
@@ -380,6 +377,12 @@ impl Schedule {
             .map(|&(_, at)| self.nodes[at].row.task)
     }
 
+    /// What orders the members: priority, then position.
+    pub fn turn_of(&self, task: TaskId) -> (i64, usize) {
+        self.member(task)
+            .map_or((i64::MAX, usize::MAX), |at| (self.nodes[at].priority, at))
+    }
+
     fn wake_delayed(&mut self, now: Timestamp) {
         while let Some(&(due, at)) = self.delayed.first() {
             if due > now.as_millisecond() {
@@ -395,6 +398,11 @@ impl Schedule {
         self.delayed
             .first()
             .and_then(|&(due, _)| Timestamp::from_millisecond(due).ok())
+    }
+
+    /// Whether a person works on a queued task: it counts as held.
+    pub fn has_work_in_progress_by_hand(&self) -> bool {
+        self.by_hand > 0
     }
 
     /// Whether nothing runs and nothing can start any more: what is left waits for people, or for nobody.
@@ -543,9 +551,14 @@ impl Schedule {
         self.change(task, |row| row.failures = 0);
     }
 
-    /// The attempt that was counted never started.
-    pub fn uncount_attempt(&mut self, task: TaskId) {
-        self.change(task, |row| row.attempts = row.attempts.saturating_sub(1));
+    /// The attempt that was counted never started; the next try is due then.
+    pub fn never_started(&mut self, task: TaskId, due: Timestamp) {
+        self.change(task, |row| {
+            row.attempts = row.attempts.saturating_sub(1);
+            if row.phase == Phase::Queued {
+                row.not_before = Some(due);
+            }
+        });
     }
 
     /// Notes the event under which a hold or an outcome was stored.
@@ -580,8 +593,10 @@ impl Schedule {
         }
         self.unplace(at);
         self.waiting_for_others -= usize::from(waits_for_others(&self.nodes[at]));
+        self.by_hand -= usize::from(waits_for_a_person(&self.nodes[at]));
         self.nodes[at].gate = gate;
         self.waiting_for_others += usize::from(waits_for_others(&self.nodes[at]));
+        self.by_hand += usize::from(waits_for_a_person(&self.nodes[at]));
         self.replace(at);
     }
 
@@ -608,6 +623,7 @@ impl Schedule {
     /// it is skipped. When the batch was closed instead, `cut` is the reason for what did not get its turn.
     pub fn wind_up(&mut self, cut: &Reason, now: Timestamp) {
         let closing = self.mode == Mode::Closing;
+        self.winding_up = true;
         let open: Vec<TaskId> = self
             .nodes
             .iter()
@@ -620,8 +636,6 @@ impl Schedule {
             let by_hand = self.nodes[at].row.phase == Phase::Queued
                 && self.nodes[at].gate == Gate::InProgressByHand;
             if held {
-                // What is left of its attempt is what its question is about, and nothing that will finish it.
-                self.nodes[at].claim = LiveClaim::None;
                 let reason = self.nodes[at]
                     .row
                     .reason
@@ -753,7 +767,11 @@ impl Schedule {
                     outcome,
                     reason: &reason,
                     stored: node.stored,
-                    claim: node.claim,
+                    claim: if self.winding_up {
+                        LiveClaim::None
+                    } else {
+                        node.claim
+                    },
                 }
                 .state(label)
             }
@@ -777,6 +795,7 @@ impl Schedule {
         self.unplace(at);
         self.phases[self.nodes[at].row.phase as usize] -= 1;
         self.waiting_for_others -= usize::from(waits_for_others(&self.nodes[at]));
+        self.by_hand -= usize::from(waits_for_a_person(&self.nodes[at]));
         let node = &mut self.nodes[at];
         edit(&mut node.row);
         if node.row.phase != Phase::Finished {
@@ -797,6 +816,7 @@ impl Schedule {
         }
         self.phases[self.nodes[at].row.phase as usize] += 1;
         self.waiting_for_others += usize::from(waits_for_others(&self.nodes[at]));
+        self.by_hand += usize::from(waits_for_a_person(&self.nodes[at]));
         self.replace(at);
         self.touched.push(at);
     }
@@ -891,6 +911,10 @@ pub fn was_skipped_for_a_dependency(row: &BatchTask) -> bool {
             Reason::from(row.reason.as_deref().unwrap_or_default()),
             Reason::Dependency { .. }
         )
+}
+
+const fn waits_for_a_person(node: &Node) -> bool {
+    matches!(node.row.phase, Phase::Queued) && matches!(node.gate, Gate::InProgressByHand)
 }
 
 const fn waits_for_others(node: &Node) -> bool {

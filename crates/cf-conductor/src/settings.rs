@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use cf_core::{Isolation, OnFailure, Strategy};
+pub use cf_reconcile::ClosedUnmerged;
 use serde::{Deserialize, Serialize};
 
+pub use crate::prompt::CommentsFrom;
 use crate::supervise::Leftovers;
 
 /// Whole milliseconds in JSON.
@@ -62,6 +64,33 @@ pub enum WaitForBlockers {
     For(#[serde(with = "ms")] Duration),
 }
 
+/// How a batch follows GitHub.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GithubSettings {
+    /// What a linked pull request that was closed without being merged does.
+    pub closed_unmerged: ClosedUnmerged,
+    /// How long an agent, who may have changed a link itself, may take to end by itself.
+    #[serde(with = "ms", rename = "settle_ms")]
+    pub settle: Duration,
+    /// How long the start of a task waits for GitHub at most.
+    #[serde(with = "ms", rename = "wait_ms")]
+    pub wait: Duration,
+    /// Whose comments are given to agents.
+    pub comments_from: CommentsFrom,
+}
+
+impl Default for GithubSettings {
+    fn default() -> Self {
+        Self {
+            closed_unmerged: ClosedUnmerged::Fail,
+            settle: Duration::from_mins(1),
+            wait: Duration::from_secs(10),
+            comments_from: CommentsFrom::Members,
+        }
+    }
+}
+
 /// The settings of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -105,6 +134,9 @@ pub struct Settings {
     pub log_head_bytes: u64,
     /// The last part.
     pub log_tail_bytes: u64,
+    /// How GitHub is followed.
+    #[serde(default)]
+    pub github: GithubSettings,
 }
 
 impl Default for Settings {
@@ -119,7 +151,7 @@ impl Default for Settings {
             timeout: None,
             stall_timeout: None,
             kill_grace: Duration::from_secs(10),
-            ask_grace: Duration::from_secs(120),
+            ask_grace: Duration::from_mins(2),
             reconcile_interval: Duration::from_secs(30),
             wait_for_blockers: WaitForBlockers::Off,
             engine: None,
@@ -128,6 +160,7 @@ impl Default for Settings {
             keep: Vec::new(),
             log_head_bytes: 8 << 20,
             log_tail_bytes: 24 << 20,
+            github: GithubSettings::default(),
         }
     }
 }

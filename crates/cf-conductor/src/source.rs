@@ -3,13 +3,16 @@
 //! A source answers for many tasks in one call, at once, from what it knows: it never waits for a network and never
 //! fails a batch. What it could not read is *unknown*, and not knowing never acts.
 
+pub(crate) mod github;
 mod local;
 
 use cf_core::{AttemptId, BatchId, TaskId};
-use cf_reconcile::{AskGrace, Believed, Merged, ReconciliationResult, SourceName, merge, settles};
+use cf_reconcile::{AskGrace, Believed, ReconciliationResult, SourceName, merge, settles};
+pub use cf_reconcile::{Merged, ReconcileAction};
 
 use crate::store::Store;
 use crate::store::blocker::BlockerSummary;
+pub use github::GitHubReconciler;
 pub use local::LocalReconciler;
 pub(crate) use local::as_if_queued;
 
@@ -56,6 +59,12 @@ pub trait Reconciler {
         asked: &[Asked],
     ) -> Vec<(TaskId, Observation<ReconciliationResult>)>;
 
+    /// Whether whoever conducts must ask it by the interval and before a spawn. Not so for a source that has its answers
+    /// asked about when they arrive.
+    fn is_polled(&self) -> bool {
+        true
+    }
+
     /// What it knows about questions that hold these tasks. Sources that know none leave all out.
     fn check_blockers(
         &mut self,
@@ -72,8 +81,19 @@ pub trait Reconciler {
 pub struct Pass {
     /// The merged finding of each task that any source knew something about.
     pub merged: Vec<Merged>,
-    /// What could not be read: the source, and why. One entry a source.
-    pub unknown: Vec<(SourceName, String)>,
+    /// What could not be read. One entry a source.
+    pub unknown: Vec<Unread>,
+}
+
+/// What a source could not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The source.
+    pub source: SourceName,
+    /// Why, for one of the tasks.
+    pub why: String,
+    /// The tasks that nothing is known about.
+    pub tasks: Vec<TaskId>,
 }
 
 /// The sources of a batch, in order: local first, then the others.
@@ -109,6 +129,31 @@ impl ReconcilerRegistry {
         self.sources.push(source);
     }
 
+    /// Whether any source changes without anybody committing or telling, so that it is asked by the interval and before a
+    /// spawn.
+    pub fn has_others(&self) -> bool {
+        self.sources.iter().any(|source| source.is_polled())
+    }
+
+    /// What the sources know about questions that hold these tasks, each source's word by itself, in order.
+    pub fn check_blockers(
+        &mut self,
+        store: &Store,
+        tasks: &[TaskId],
+    ) -> Vec<(SourceName, TaskId, Observation<BlockerSummary>)> {
+        let mut said = Vec::new();
+        for source in &mut self.sources {
+            let name = source.name();
+            let found = source.check_blockers(store, tasks);
+            said.extend(
+                found
+                    .into_iter()
+                    .map(|(task, summary)| (name.clone(), task, summary)),
+            );
+        }
+        said
+    }
+
     /// Asks the sources in order and merges what they say. A task that a source settles (SKIP, FAIL) is not asked about
     /// further.
     pub fn check(&mut self, store: &Store, asked: &[Asked]) -> Pass {
@@ -128,7 +173,7 @@ impl ReconcilerRegistry {
             if open.is_empty() {
                 break;
             }
-            let mut unknown = None;
+            let mut unread: Option<Unread> = None;
             for (task, observation) in source.check_tasks(store, &open) {
                 match observation {
                     Observation::Known(finding) => {
@@ -136,13 +181,18 @@ impl ReconcilerRegistry {
                             found[at].push(finding);
                         }
                     }
-                    Observation::Unknown(why) => unknown = Some(why),
+                    Observation::Unknown(why) => unread
+                        .get_or_insert_with(|| Unread {
+                            source: source.name(),
+                            why,
+                            tasks: Vec::new(),
+                        })
+                        .tasks
+                        .push(task),
                     Observation::Gone => {}
                 }
             }
-            if let Some(why) = unknown {
-                pass.unknown.push((source.name(), why));
-            }
+            pass.unknown.extend(unread);
             if nth < last {
                 open.retain(|asked| {
                     !found[place[&asked.task]]

@@ -1,14 +1,15 @@
 //! The one SQLite file of a workspace: every noun of `cf` as rows, and an append-only log of what happened to them.
 //!
-//! Rules that hold throughout: a write is one short `IMMEDIATE` transaction; a status write is a compare-and-swap on the
-//! task's version and appends its event in the same transaction; rows changed = 0 is an answer that the caller handles;
-//! nothing slow (a process, a file, the network) happens inside a transaction. Whoever commits pokes the wake file
-//! afterwards, so that a live conductor looks at once.
+//! Rules that hold throughout: a write is one short `IMMEDIATE` transaction; a status write is a compare-and-swap on
+//! the task's version and appends its event in the same transaction; rows changed = 0 is an answer that the caller
+//! handles; nothing slow (a process, a file, the network) happens inside a transaction. Whoever commits pokes the wake
+//! file afterwards, so that a live conductor looks at once.
 
 pub mod attempt;
 pub mod batch;
 pub mod blocker;
 pub mod event;
+pub mod follow;
 pub mod link;
 pub mod look;
 mod migrate;
@@ -29,7 +30,7 @@ use event::Event;
 
 /// How long a writer waits for other writers before it gives up. Thirty processes that write at once, with a flush of
 /// a slow disk each, are through in a few seconds; a minute is patience, not a plan.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long the conductor waits for other writers before it looks after its agents again and retries.
 const CONDUCTOR_PATIENCE: Duration = Duration::from_millis(500);
@@ -112,13 +113,15 @@ pub enum StoreError {
         similar: Vec<String>,
     },
     /// More than one thing answers to the name.
-    #[error("{given:?} may mean {} {what}s: {}", candidates.len(), candidates.join(", "))]
+    #[error("{given:?} may mean {count} {what}s: {}{}", candidates.join(", "), if candidates.len() < *count { ", …" } else { "" })]
     Ambiguous {
         /// `task`, `batch`, `blocker`, `attempt`.
         what: &'static str,
         /// The text that was given.
         given: String,
-        /// What it may mean, at most ten of them.
+        /// How many it may mean.
+        count: usize,
+        /// The first of them, at most ten.
         candidates: Vec<String>,
     },
     /// The status machine refuses.
@@ -321,7 +324,7 @@ impl Store {
             }
         };
         let found = migrate::version(&conn, &path)?;
-        migrate::refuse_other(found, &path)?;
+        migrate::refuse_other(&found, &path)?;
         conn.busy_timeout(PATIENCE).doing("set the busy timeout")?;
         Ok(Self {
             conn,
@@ -331,12 +334,13 @@ impl Store {
         })
     }
 
-    /// Creates the database of a new workspace. Two processes that do it at once both find it made.
+    /// Creates the database of a new workspace, and returns whether this call made it. Of several processes that do it
+    /// at once one is told so, and all find it made.
     ///
     /// # Errors
     ///
     /// The file cannot be created or is something else.
-    pub fn create(workspace: &Workspace) -> Result<Self> {
+    pub fn create(workspace: &Workspace) -> Result<(Self, bool)> {
         let path = workspace.database();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let fresh = !path.exists();
@@ -356,8 +360,9 @@ impl Store {
             durability: Durability::Full,
         };
         store.prepare(PATIENCE)?;
+        let mut made = false;
         if fresh {
-            store.write(&Actor::Cli, |tx| {
+            made = store.write(&Actor::Cli, |tx| {
                 let known: i64 = tx
                     .conn
                     .query_row("SELECT count(*) FROM event", [], |row| row.get(0))
@@ -365,10 +370,10 @@ impl Store {
                 if known == 0 {
                     tx.append(Event::new(cf_core::EventType::WorkspaceCreated))?;
                 }
-                Ok(())
+                Ok(known == 0)
             })?;
         }
-        Ok(store)
+        Ok((store, made))
     }
 
     /// A database in memory, with the newest schema. For tests.
@@ -573,7 +578,7 @@ fn uri_escape(path: &Path) -> String {
     for byte in path.as_os_str().as_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                escaped.push(char::from(*byte))
+                escaped.push(char::from(*byte));
             }
             _ => write!(escaped, "%{byte:02X}").expect("writing to a string cannot fail"),
         }

@@ -3,7 +3,7 @@
 //! Everything in it is private to the user. A `.cf` of somebody else, or one that others may write, is refused, because
 //! the commands in it would be run.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -86,31 +86,14 @@ impl Workspace {
     /// It is refused.
     pub fn at(root: &Path) -> Result<Option<Self>, WorkspaceError> {
         let folder = root.join(FOLDER);
-        let meta = match std::fs::symlink_metadata(&folder) {
-            Ok(meta) => meta,
-            Err(_) => return Ok(None),
+        let Ok(meta) = std::fs::symlink_metadata(&folder) else {
+            return Ok(None);
         };
-        let refuse = |why| {
-            Err(WorkspaceError::Refused {
-                path: folder.clone(),
-                why,
-            })
-        };
-        if meta.is_symlink() {
-            return refuse("it is a symbolic link");
-        }
-        if !meta.is_dir() {
-            return refuse("it is not a folder");
-        }
+        refuse_no_folder(&folder, &meta)?;
         if !folder.join("state.db").exists() {
             return Ok(None);
         }
-        if meta.uid() != rustix::process::geteuid().as_raw() {
-            return refuse("it belongs to another user, and the commands in it would be run");
-        }
-        if meta.mode() & 0o022 != 0 {
-            return refuse("others may write to it, and the commands in it would be run");
-        }
+        refuse_of_others(&folder, &meta)?;
         Ok(Some(Self {
             root: root.to_owned(),
         }))
@@ -141,11 +124,10 @@ impl Workspace {
         }
         let workspace = Self { root };
         let folder = workspace.folder();
-        if std::fs::symlink_metadata(&folder).is_ok_and(|meta| !meta.is_dir()) {
-            return Err(WorkspaceError::Refused {
-                path: folder,
-                why: "it is not a folder",
-            });
+        if let Ok(meta) = std::fs::symlink_metadata(&folder) {
+            // Whoever can write to it could put the database there that is about to be made.
+            refuse_no_folder(&folder, &meta)?;
+            refuse_of_others(&folder, &meta)?;
         }
         for path in [
             folder.clone(),
@@ -159,6 +141,10 @@ impl Workspace {
                 .recursive(true)
                 .create(&path)
                 .map_err(file("create", &path))?;
+            // Between the look and the creation somebody else may have been there.
+            let meta = std::fs::symlink_metadata(&path).map_err(file("look at", &path))?;
+            refuse_no_folder(&path, &meta)?;
+            refuse_of_others(&path, &meta)?;
         }
         let ignore = folder.join(".gitignore");
         write_new(&ignore, b"*\n").map_err(file("write", &ignore))?;
@@ -168,8 +154,8 @@ impl Workspace {
             b"# Settings of this workspace; `cf config show` lists them all.\n",
         )
         .map_err(file("write", &config))?;
-        Store::create(&workspace)?;
-        Ok((workspace, true))
+        let (_, made) = Store::create(&workspace)?;
+        Ok((workspace, made))
     }
 
     /// Refuses a workspace whose commands may come from somebody else: settings or tasks that others can write, or a
@@ -179,21 +165,14 @@ impl Workspace {
     ///
     /// It is refused; the error says why.
     pub fn refuse_untrusted(&self) -> Result<(), WorkspaceError> {
-        let me = rustix::process::geteuid().as_raw();
         for path in [self.config_file(), self.database()] {
             let Ok(meta) = std::fs::symlink_metadata(&path) else {
                 continue;
             };
-            let why = if meta.is_symlink() {
-                "it is a symbolic link"
-            } else if meta.uid() != me {
-                "it belongs to another user, and the commands in it would be run"
-            } else if meta.mode() & 0o022 != 0 {
-                "others may write to it, and the commands in it would be run"
-            } else {
-                continue;
-            };
-            return Err(WorkspaceError::Refused { path, why });
+            if meta.is_symlink() {
+                return Err(refused(&path, "it is a symbolic link"));
+            }
+            refuse_of_others(&path, &meta)?;
         }
         if self.is_tracked_by_git() {
             return Err(WorkspaceError::Refused {
@@ -314,62 +293,61 @@ impl Workspace {
         self.attempts().join(attempt.to_string())
     }
 
-    /// Takes the lock that says who conducts a batch. It dies with its holder.
+    fn lock_of(&self, batch: BatchId) -> PathBuf {
+        self.locks().join(format!("{batch}.lock"))
+    }
+
+    /// Takes the lock that says who conducts a batch. It dies with its holder, and its file goes when it is given back.
     ///
     /// # Errors
     ///
     /// Somebody holds it (then with what they wrote into it), or the file cannot be opened.
     pub fn lock_batch(&self, batch: BatchId) -> Result<Result<BatchLock, u32>, WorkspaceError> {
-        let path = self.locks().join(format!("{batch}.lock"));
+        let path = self.lock_of(batch);
         let error = |source| WorkspaceError::File {
             what: "lock",
             path: path.clone(),
             source,
         };
-        let mut file = open_lock(&path).map_err(error)?;
         // Whoever asks who conducts the batch holds the lock for an instant, so one refusal is not the answer.
         let mut tries = 0;
-        let locked = loop {
+        loop {
+            let mut file = open_lock(&path).map_err(error)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // The file that was opened may have gone with its holder before it was locked, and a lock on a file that
+                // nobody else finds says nothing.
+                Ok(()) if !is_at(&file, &path) => {}
+                Ok(()) => {
+                    file.set_len(0).map_err(error)?;
+                    write!(file, "{}", std::process::id()).map_err(error)?;
+                    return Ok(Ok(BatchLock { file, path }));
+                }
                 Err(rustix::io::Errno::AGAIN) if tries < 20 => {
                     tries += 1;
                     std::thread::sleep(std::time::Duration::from_millis(2));
                 }
-                other => break other,
+                Err(rustix::io::Errno::AGAIN) => return Ok(Err(holder_in(&path))),
+                Err(errno) => return Err(error(errno.into())),
             }
-        };
-        match locked {
-            Ok(()) => {
-                file.set_len(0).map_err(error)?;
-                write!(file, "{}", std::process::id()).map_err(error)?;
-                Ok(Ok(BatchLock { _file: file }))
-            }
-            Err(rustix::io::Errno::AGAIN) => {
-                let holder = std::fs::read_to_string(&path)
-                    .ok()
-                    .and_then(|text| text.trim().parse().ok());
-                Ok(Err(holder.unwrap_or(0)))
-            }
-            Err(errno) => Err(error(errno.into())),
         }
     }
 
     /// The process that conducts a batch: `Some(pid)` while its lock is held (0 when the pid cannot be read).
     pub fn conductor_of(&self, batch: BatchId) -> Option<u32> {
-        let path = self.locks().join(format!("{batch}.lock"));
-        let file = File::options().read(true).open(&path).ok()?;
-        match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(rustix::io::Errno::AGAIN) => Some(
-                std::fs::read_to_string(&path)
-                    .ok()
-                    .and_then(|text| text.trim().parse().ok())
-                    .unwrap_or(0),
-            ),
-            _ => None,
+        let path = self.lock_of(batch);
+        loop {
+            let file = File::options().read(true).open(&path).ok()?;
+            match flock(&file, FlockOperation::NonBlockingLockShared) {
+                Err(rustix::io::Errno::AGAIN) => return Some(holder_in(&path)),
+                // Its holder has taken it away, and another may have come since.
+                Ok(()) if !is_at(&file, &path) => {}
+                _ => return None,
+            }
         }
     }
 
-    /// The batches that have a live conductor.
+    /// The batches that have a live conductor, whatever the schema of the database: for its migration. Everybody else
+    /// asks the store which batches have not ended.
     ///
     /// # Errors
     ///
@@ -402,6 +380,36 @@ impl Workspace {
         Ok(live)
     }
 
+    /// Takes the lock under which one process of the workspace asks a host; nothing while another has it.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened.
+    pub(crate) fn lock_host(&self, host: &str) -> Result<Option<File>, WorkspaceError> {
+        let name: String = host
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || "-.".contains(c) {
+                    c
+                } else {
+                    '_'
+                }
+            })
+            .collect();
+        let path = self.locks().join(format!("host-{name}.lock"));
+        let error = |source| WorkspaceError::File {
+            what: "lock",
+            path: path.clone(),
+            source,
+        };
+        let file = open_lock(&path).map_err(error)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(error(errno.into())),
+        }
+    }
+
     /// Takes the lock under which the database is made and migrated, waiting for it.
     pub(crate) fn lock_for_migration(&self) -> Result<File, StoreError> {
         let path = self.folder().join("migrate.lock");
@@ -416,10 +424,70 @@ impl Workspace {
     }
 }
 
-/// Says that this process conducts a batch, for as long as it lives.
+/// Says that this process conducts a batch, for as long as it lives. Its file goes with it; that of a process that was
+/// killed stays until somebody takes the batch up.
 #[derive(Debug)]
 pub struct BatchLock {
-    _file: File,
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for BatchLock {
+    fn drop(&mut self) {
+        // Still locked, so whoever opened the file meanwhile finds, once they have the lock, that it is not there.
+        if is_at(&self.file, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a path still leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(file), Ok(found)) => (file.dev(), file.ino()) == (found.dev(), found.ino()),
+        _ => false,
+    }
+}
+
+/// The process that wrote itself into a lock's file, 0 when that cannot be read.
+fn holder_in(path: &Path) -> u32 {
+    std::fs::read_to_string(path)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+fn refused(path: &Path, why: &'static str) -> WorkspaceError {
+    WorkspaceError::Refused {
+        path: path.to_owned(),
+        why,
+    }
+}
+
+fn refuse_no_folder(path: &Path, meta: &Metadata) -> Result<(), WorkspaceError> {
+    if meta.is_symlink() {
+        return Err(refused(path, "it is a symbolic link"));
+    }
+    if !meta.is_dir() {
+        return Err(refused(path, "it is not a folder"));
+    }
+    Ok(())
+}
+
+fn refuse_of_others(path: &Path, meta: &Metadata) -> Result<(), WorkspaceError> {
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refused(
+            path,
+            "it belongs to another user, and the commands in it would be run",
+        ));
+    }
+    if meta.mode() & 0o022 != 0 {
+        return Err(refused(
+            path,
+            "others may write to it, and the commands in it would be run",
+        ));
+    }
+    Ok(())
 }
 
 fn no_follow() -> i32 {
@@ -466,3 +534,6 @@ fn main_worktree(git: &Path) -> Option<PathBuf> {
         .ok()?;
     (common.file_name()? == ".git").then(|| common.parent().map(Path::to_owned))?
 }
+
+#[cfg(test)]
+mod tests;

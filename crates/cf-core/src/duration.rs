@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The longest duration that is accepted: 366 days. Anything longer is a typing error.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 /// A text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

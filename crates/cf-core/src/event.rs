@@ -17,7 +17,7 @@ words! {
         TaskDeleted = "TASK_DELETED",
         /// A dependency was added or removed; data: `on`, `added`.
         TaskDependencyChanged = "TASK_DEPENDENCY_CHANGED",
-        /// Somebody asked for this task's agent alone to be stopped; the attempt is the one that is meant.
+        /// Somebody asked for this task's agent alone to be stopped; the attempt is the one that is meant; data: `hold`.
         TaskStopRequested = "TASK_STOP_REQUESTED",
         /// A link was added.
         TaskLinked = "TASK_LINKED",
@@ -37,11 +37,11 @@ words! {
         BatchStopRequested = "BATCH_STOP_REQUESTED",
         /// A task of the batch was taken up.
         BatchTaskQueued = "BATCH_TASK_QUEUED",
-        /// A task's agent may start; data: `attempt`, `generation`.
+        /// A task's agent may start; data: `generation`, the number of the attempt among all of the task's.
         BatchTaskStarted = "BATCH_TASK_STARTED",
-        /// A task's agent is to be stopped by a source, and why. The intent of a stop.
+        /// A task's agent is to be stopped, and why. The intent of a stop.
         BatchTaskStopping = "BATCH_TASK_STOPPING",
-        /// An attempt failed and another will follow; data: `delay_ms`.
+        /// An attempt failed and another will follow; data: `due`, `failures`.
         BatchTaskRetrying = "BATCH_TASK_RETRYING",
         /// A task's agent succeeded.
         BatchTaskCompleted = "BATCH_TASK_COMPLETED",
@@ -73,7 +73,7 @@ words! {
         BatchCancelled = "BATCH_CANCELLED",
         /// An attempt was stored with its supervisor's identity; its agent may start.
         AttemptStarted = "ATTEMPT_STARTED",
-        /// An attempt's agent or verification ended; data: the record.
+        /// An attempt ended; data: `end`, `success`, `reason`, and where they apply `signals`, `left_behind`.
         AttemptEnded = "ATTEMPT_ENDED",
         /// An attempt's agent is to be verified.
         AttemptVerifying = "ATTEMPT_VERIFYING",

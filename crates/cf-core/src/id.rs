@@ -118,11 +118,10 @@ impl FromStr for TaskKey {
         if text.contains("..") {
             return refuse("it contains `..`");
         }
-        if text.ends_with('.') {
-            return refuse("it ends in `.`");
-        }
-        if text.ends_with(".lock") {
-            return refuse("it ends in `.lock`");
+        match text.rsplit_once('.') {
+            Some((_, "")) => return refuse("it ends in `.`"),
+            Some((_, "lock")) => return refuse("it ends in `.lock`"),
+            _ => {}
         }
         if text == "self"
             || crate::TaskStatus::ALL

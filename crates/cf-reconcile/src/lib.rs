@@ -40,7 +40,7 @@
 //!
 //! # Merge and plan
 //!
-//! Each decision becomes a [`ReconciliationResult`] of its source. [`merge`] finds the one that wins and keeps the
+//! Each decision becomes a [`ReconciliationResult`] of its source. [`merge()`] finds the one that wins and keeps the
 //! others; [`plan`] says what it does in the task's phase.
 //!
 //! ```
@@ -78,8 +78,8 @@
 //!
 //! # Dependencies, retries, and the end
 //!
-//! [`decide_waiting`] says what becomes of a task that waits for others, [`retry_delay`] and [`may_retry`] when a failed
-//! one is tried again, and [`final_status`] what a batch ends with.
+//! [`decide_waiting`] says what becomes of a task that waits for others, [`retry_delay`] and [`may_retry`] when a
+//! failed one is tried again, and [`final_status`] what a batch ends with.
 //!
 //! ```
 //! use cf_reconcile::cf_core::{BatchStatus, Outcome};

@@ -31,6 +31,7 @@ pub struct Workspace {
     root: PathBuf,
     outputs: AtomicUsize,
     ids: Mutex<HashMap<String, String>>,
+    variables: Vec<(String, String)>,
 }
 
 impl Workspace {
@@ -50,7 +51,20 @@ impl Workspace {
             temp,
             outputs: AtomicUsize::new(0),
             ids: Mutex::default(),
+            variables: Vec::new(),
         }
+    }
+
+    /// Gives every `cf` that is called in it these variables.
+    pub fn with(
+        mut self,
+        variables: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
+    ) -> Self {
+        let variables = variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        self.variables.extend(variables);
+        self
     }
 
     /// Makes it a `cf` workspace.
@@ -147,6 +161,7 @@ impl Workspace {
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
+        .chain(self.variables.iter().cloned())
         .collect()
     }
 
@@ -295,6 +310,15 @@ impl Workspace {
     #[track_caller]
     pub fn batch(&self) -> Value {
         self.cf(["work", "batch", "status", "--json"]).json()
+    }
+
+    /// The full id of the newest batch.
+    #[track_caller]
+    pub fn batch_id(&self) -> String {
+        self.batch()["id"]
+            .as_str()
+            .expect("a batch has an id as text")
+            .to_owned()
     }
 
     /// The newest batch as people see it.

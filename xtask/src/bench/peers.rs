@@ -1,7 +1,7 @@
 //! Other programs that start many processes: make, xargs, GNU parallel, pueue.
 //!
-//! They do less than `cf` (no store that survives them, no supervision, no reconciliation) and are the yardstick all the
-//! same: this is what people use today.
+//! They do less than `cf` (no store that survives them, no supervision, no reconciliation) and are the yardstick all
+//! the same: this is what people use today.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -77,6 +77,11 @@ pub(crate) fn xargs(stage: &Stage, slots: usize, command: &[&str]) -> Result<Vec
 /// `xargs` with the script.
 pub(crate) fn xargs_script(stage: &Stage, slots: usize) -> Result<Vec<f64>, Problem> {
     xargs(stage, slots, &["/bin/sh", "-c", SCRIPT])
+}
+
+/// `xargs` with the program.
+pub(crate) fn xargs_program(stage: &Stage, slots: usize) -> Result<Vec<f64>, Problem> {
+    xargs(stage, slots, &[&stage.noop.display().to_string()])
 }
 
 /// GNU parallel with the script.

@@ -113,6 +113,9 @@ pub(crate) const ROWS: &[Row] = &[
                 spawn_commit(stage, "1", "normal", "two")
             }),
             ours("cf", |stage| dispatch(stage, 1, Agent::Program)),
+            peer("xargs -P1 (no shell)", "xargs", |stage| {
+                peers::xargs_program(stage, 1)
+            }),
             peer("make -j1 (no shell)", "make", |stage| {
                 peers::make_program(stage, 1)
             }),
@@ -154,6 +157,9 @@ pub(crate) const ROWS: &[Row] = &[
                 spawn_commit(stage, "4", "full", "joint")
             }),
             ours("cf", |stage| dispatch(stage, 4, Agent::Program)),
+            peer("xargs -P4 (no shell)", "xargs", |stage| {
+                peers::xargs_program(stage, 4)
+            }),
             peer("make -j4 (no shell)", "make", |stage| {
                 peers::make_program(stage, 4)
             }),

@@ -72,9 +72,10 @@ pub(crate) struct Stage {
     pub(crate) noop: PathBuf,
     pub(crate) scratch: PathBuf,
     pub(crate) sizes: Sizes,
-    pub(crate) root: PathBuf,
+    measure: PathBuf,
     made: Cell<usize>,
     stores: RefCell<HashMap<usize, Rc<Workspace>>>,
+    blocked: RefCell<Option<Rc<Workspace>>>,
     kept: RefCell<HashMap<&'static str, Vec<f64>>>,
 }
 
@@ -113,9 +114,10 @@ impl Stage {
             noop: release.join("cf-noop"),
             scratch,
             sizes: if quick { QUICK } else { FULL },
-            root: repo.root.clone(),
+            measure: release.join("examples/measure"),
             made: Cell::new(std::process::id() as usize * 1000),
             stores: RefCell::default(),
+            blocked: RefCell::default(),
             kept: RefCell::default(),
         })
     }
@@ -187,6 +189,30 @@ impl Stage {
         let made = Rc::new(self.workspace(tasks, Agent::Script)?);
         self.stores.borrow_mut().insert(tasks, Rc::clone(&made));
         Ok(made)
+    }
+
+    /// The example program that measures passes and events inside a conductor. It makes a workspace in the folder, a
+    /// tenth of its tasks blocked, and leaves it there.
+    pub(crate) fn measure(&self, folder: &Path, events: usize) -> Command {
+        let mut command = Command::new(&self.measure);
+        command
+            .arg(folder)
+            .args([self.sizes.store.to_string(), events.to_string()])
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Returns the workspace whose tasks are those of [`Stage::measure`], for the floor of the same pass.
+    pub(crate) fn blocked_store(&self) -> Result<Rc<Workspace>, Problem> {
+        if let Some(found) = &*self.blocked.borrow() {
+            return Ok(Rc::clone(found));
+        }
+        self.made.set(self.made.get() + 1);
+        let made = Rc::new(Workspace {
+            folder: self.scratch.join(format!("workspace-{}", self.made.get())),
+        });
+        output(&mut self.measure(&made.folder, 1))?;
+        Ok(Rc::clone(self.blocked.borrow_mut().insert(made)))
     }
 
     /// Measures once what two rows look at from two sides.

@@ -165,7 +165,7 @@ pub(crate) fn append(stage: &Stage, sync: &str) -> Result<Vec<f64>, Problem> {
 }
 
 pub(crate) fn pass_floor(stage: &Stage, field: &str) -> Result<Vec<f64>, Problem> {
-    let workspace = stage.store(stage.sizes.store)?;
+    let workspace = stage.blocked_store()?;
     let mut command = Command::new(&stage.floor);
     command.arg("passes").arg(workspace.db());
     number(&output(&mut command)?, field)
@@ -174,16 +174,7 @@ pub(crate) fn pass_floor(stage: &Stage, field: &str) -> Result<Vec<f64>, Problem
 /// What happens inside a conductor is measured inside one: by an example program of its crate, which prints JSON.
 pub(crate) fn pass_cf(stage: &Stage, field: &str) -> Result<Vec<f64>, Problem> {
     let folder = stage.fresh("measure")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .args(["run", "--quiet", "--release", "--package", "cf-conductor"])
-        .args(["--example", "measure", "--"])
-        .arg(&folder)
-        .arg(stage.sizes.store.to_string())
-        .arg(stage.sizes.events.to_string())
-        .current_dir(&stage.root);
-    let printed = output(&mut command);
+    let printed = output(&mut stage.measure(&folder, stage.sizes.events));
     remove(&folder);
     number(&printed?, field)
 }

@@ -17,7 +17,7 @@ Examples:
   cf run --all-ready               run every task that is READY
   cf run --file plan.toml          import a plan and run it
   cf run --all-ready --dry-run     show what would happen, and change nothing
-  cf run --all-ready --max-parallel 4 --isolation worktree --engine claude-code";
+  cf run --all-ready --max-parallel 4 --engine claude-code";
 
 /// `cf work batch run`.
 #[derive(Debug, Args)]
@@ -85,7 +85,7 @@ pub(crate) struct SettingFlags {
     /// What runs tasks without a script: claude-code, codex, opencode, gemini, or one from the configuration
     #[arg(long, value_parser = value::<EngineName>, value_name = "ENGINE")]
     engine: Option<EngineName>,
-    /// Where agents work: none (all in the workspace), worktree (each in its own) [default: none]
+    /// Where agents work: none (all in the workspace) [default: none]
     #[arg(long, value_parser = value::<Isolation>, value_name = "WHERE")]
     isolation: Option<Isolation>,
     /// The longest time between two passes; 0 for none [default: 30s]

@@ -19,7 +19,7 @@ use crate::render::batch::{Counts, Listed, write_list, write_status};
 use crate::render::json::BatchJson;
 use crate::render::reconciliation::{Line, Total, totals};
 use crate::workspace;
-pub(super) use run::{finish_pass, resume, run, setup_of, start};
+pub(super) use run::{finish_pass, resolve, resume, run, setup_of, start};
 pub(super) use watch::follow;
 
 /// A batch with its counts and its live conductor.
@@ -49,6 +49,9 @@ pub(super) struct Shown {
     tasks: Vec<BatchTaskView>,
     lines: Vec<Line>,
     totals: Vec<Total>,
+    labels: Labels,
+    /// The newest event that has a line.
+    seq: u64,
 }
 
 impl Shown {
@@ -62,22 +65,46 @@ impl Shown {
         workspace: &Workspace,
         id: BatchId,
     ) -> Result<Self, CliError> {
-        let shown = store.read(|reader| {
-            let listed = listed(reader, workspace, reader.batch(id)?)?;
-            let mut labels = Labels::default();
-            let mut lines = Vec::new();
-            for event in reader.reconciliation_events(id)? {
-                let label = event.task.map(|task| labels.of(reader, task)).transpose()?;
-                lines.extend(Line::of(&event, label.as_ref()));
-            }
+        let mut shown = store.read(|reader| {
             Ok(Self {
-                listed,
-                tasks: reader.batch_task_views(id)?,
-                totals: totals(&lines),
-                lines,
+                listed: listed(reader, workspace, reader.batch(id)?)?,
+                tasks: Vec::new(),
+                lines: Vec::new(),
+                totals: Vec::new(),
+                labels: Labels::default(),
+                seq: 0,
             })
         })?;
+        shown.read_again(store, workspace)?;
         Ok(shown)
+    }
+
+    /// Reads it as it is now. Of the events only those are read that are new.
+    ///
+    /// # Errors
+    ///
+    /// The store refuses.
+    pub(super) fn read_again(
+        &mut self,
+        store: &Store,
+        workspace: &Workspace,
+    ) -> Result<(), CliError> {
+        let id = self.listed.batch.id;
+        store.read(|reader| {
+            self.listed = listed(reader, workspace, reader.batch(id)?)?;
+            self.tasks = reader.batch_task_views(id)?;
+            for event in reader.reconciliation_events_after(id, self.seq)? {
+                let label = event
+                    .task
+                    .map(|task| self.labels.of(reader, task))
+                    .transpose()?;
+                self.lines.extend(Line::of(&event, label.as_ref()));
+                self.seq = event.seq;
+            }
+            Ok(())
+        })?;
+        self.totals = totals(&self.lines);
+        Ok(())
     }
 
     /// Its JSON shape.
@@ -182,7 +209,7 @@ pub(super) fn stop(args: &StopArgs, console: &Console) -> Ended {
     let (workspace, mut store, actor) = workspace::open_to_write()?;
     let id = match &args.batch {
         Some(given) => store.read(|reader| reader.find_batch(given))?,
-        None => only_running(&store)?,
+        None => only_running(&store, &workspace)?,
     };
     let stop = if args.force { Stop::Force } else { Stop::Drain };
     let new = store.write(&actor, |tx| tx.request_stop(id, stop))?;
@@ -235,28 +262,48 @@ fn stopped(
     Ok(0)
 }
 
-/// The one batch that has not ended.
-fn only_running(store: &Store) -> Result<BatchId, CliError> {
+/// The one batch that somebody conducts.
+fn only_running(store: &Store, workspace: &Workspace) -> Result<BatchId, CliError> {
     let unfinished: Vec<BatchId> = store.read(|reader| {
         let batches = reader.unfinished_batches()?;
         Ok(batches.iter().map(|batch| batch.id).collect())
     })?;
-    match unfinished.as_slice() {
-        [one] => Ok(*one),
-        [] => Err(CliError::refused(
+    let live: Vec<BatchId> = unfinished
+        .iter()
+        .copied()
+        .filter(|batch| workspace.conductor_of(*batch).is_some())
+        .collect();
+    let names = |batches: &[BatchId]| {
+        let ids: Vec<String> = batches.iter().map(|id| id.short()).collect();
+        ids.join(", ")
+    };
+    match (live.as_slice(), unfinished.as_slice()) {
+        ([one], _) => Ok(*one),
+        ([], []) => Err(CliError::refused(
             "no batch is running",
             "`cf work batch list` shows those that ended",
         )),
-        several => {
-            let ids: Vec<String> = several.iter().map(|id| id.short()).collect();
-            Err(CliError::refused(
-                format!(
-                    "{} batches have not ended: {}",
-                    several.len(),
-                    ids.join(", ")
-                ),
-                "give the id of one",
-            ))
-        }
+        ([], [one]) => Err(CliError::refused(
+            format!(
+                "no batch is running; batch {} has not ended, and its conductor is gone",
+                one.short()
+            ),
+            format!(
+                "end it with `cf stop {0}`, or go on with `cf resume {0}`",
+                one.short()
+            ),
+        )),
+        ([], several) => Err(CliError::refused(
+            format!(
+                "no batch is running; {} have not ended, and their conductors are gone: {}",
+                several.len(),
+                names(several)
+            ),
+            "give the id of one",
+        )),
+        (several, _) => Err(CliError::refused(
+            format!("{} batches are running: {}", several.len(), names(several)),
+            "give the id of one",
+        )),
     }
 }

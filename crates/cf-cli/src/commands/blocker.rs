@@ -6,8 +6,9 @@ use std::path::Path;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_core::{BlockerId, BlockerStatus, TaskLabel, TaskRef};
+use serde_json::json;
 
-use super::{Ended, Labels, find_task, read_text};
+use super::{Ended, Labels, find_task, kept_when_stale, read_text};
 use crate::args::blocker::{AnswerArgs, AskArgs, BlockerCommand, ListArgs, OneArgs};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
@@ -28,14 +29,16 @@ pub(super) fn run(command: BlockerCommand, console: &Console) -> Ended {
 
 fn ask(args: &AskArgs, console: &Console) -> Ended {
     let (_, mut store, actor) = workspace::open_to_write()?;
-    let id = store.write(&actor, |tx| {
+    let asked = store.write(&actor, |tx| {
         let task = args
             .task
             .as_ref()
             .map(|given| find_task(&tx.reader(), &actor, given))
             .transpose()?;
         tx.ask(task, &args.question)
-    })?;
+    });
+    let said = json!({ "question": args.question });
+    let id = kept_when_stale(&mut store, &actor, asked, said)?;
     confirm(&store, id, console, "asked")
 }
 

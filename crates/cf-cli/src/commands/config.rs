@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Ended;
 use crate::args::ConfigCommand;
-use crate::config::{Layer, Origin, Places, user_file};
+use crate::config::{ConfigError, Layer, Origin, Places, user_file};
 use crate::console::{self, Console, Look};
 use crate::render::table::{Field, Table};
 use crate::workspace;
@@ -16,6 +16,8 @@ pub(super) fn run(command: &ConfigCommand, console: &Console) -> Ended {
     let workspace = workspace::find()?;
     let places = Places::of_process(workspace.as_ref().map(Workspace::config_file));
     let layer = places.resolve(Layer::default(), Layer::default())?;
+    // What is wrong with an engine is said here, and not only by the first batch that wants one.
+    layer.engines().map_err(ConfigError::from)?;
     match command {
         ConfigCommand::Show => show(&layer, console),
         ConfigCommand::Check => check(&places, console),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use cf_conductor::explain::{Explanation, explain};
-use cf_core::{BlockerStatus, Outcome};
+use cf_core::{BlockerStatus, Link, Outcome};
 use serde_json::json;
 
 use super::batch::setup_of;
@@ -11,7 +11,7 @@ use super::reconcile::{finding_json, finding_line};
 use super::{Ended, find_task};
 use crate::args::ExplainArgs;
 use crate::console::{self, Console, Look};
-use crate::render::json::{AttemptJson, BlockerJson, EventJson, TaskJson};
+use crate::render::json::{AttemptJson, BlockerJson, CommentJson, EventJson, TaskJson};
 use crate::render::{task, text, time};
 use crate::workspace;
 
@@ -40,7 +40,9 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
                 "batch": place.batch.id, "batch_status": place.batch.status, "phase": place.row.phase,
                 "outcome": place.row.outcome, "reason": place.row.reason, "attempts": place.row.attempts,
             })).collect::<Vec<_>>(),
+            "comments": seen.comments.iter().map(CommentJson::new).collect::<Vec<_>>(),
             "history": seen.history.iter().map(EventJson::new).collect::<Vec<_>>(),
+            "earlier": seen.earlier,
             "findings": seen.findings.iter().map(finding_json).collect::<Vec<_>>(),
             "next_retry_at": seen.next_retry.map(time::full),
             "unblock": seen.unblock,
@@ -49,12 +51,17 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
         return Ok(0);
     }
     let mut out = console::out();
-    write(console, &mut out, &seen)?;
+    write(console, &mut out, &seen, &links)?;
     out.flush()?;
     Ok(0)
 }
 
-fn write(console: &Console, out: &mut impl Write, seen: &Explanation) -> io::Result<()> {
+fn write(
+    console: &Console,
+    out: &mut impl Write,
+    seen: &Explanation,
+    links: &[Link],
+) -> io::Result<()> {
     let task = &seen.view.task;
     let label = task.label();
     writeln!(
@@ -71,6 +78,14 @@ fn write(console: &Console, out: &mut impl Write, seen: &Explanation) -> io::Res
             out,
             "  depends on {} ({}): {met}",
             dependency.label, dependency.status
+        )?;
+    }
+    for link in links {
+        writeln!(
+            out,
+            "  linked to {} {}",
+            link.kind,
+            text::line(&link.to_string())
         )?;
     }
     for blocker in seen
@@ -128,6 +143,7 @@ fn write(console: &Console, out: &mut impl Write, seen: &Explanation) -> io::Res
             place.batch.status
         )?;
     }
+    task::write_comments(console, out, &seen.comments)?;
     if !seen.findings.is_empty() {
         writeln!(
             out,
@@ -144,6 +160,13 @@ fn write(console: &Console, out: &mut impl Write, seen: &Explanation) -> io::Res
             "\n{}",
             console.paint(Look::Strong, "What reconciliation did:")
         )?;
+        if seen.earlier > 0 {
+            writeln!(
+                out,
+                "  … {} earlier; `cf events --task {label}` shows all",
+                seen.earlier
+            )?;
+        }
         for event in &seen.history {
             writeln!(out, "  {}", task::event_line(event, None))?;
         }

@@ -2,12 +2,13 @@
 
 use std::io::Write as _;
 
-use cf_conductor::conductor::{LookOver, look_over};
+use cf_conductor::conductor::{LookOver, look_over, settle_receipts};
+use cf_conductor::github::look_up;
+use cf_conductor::source::{Merged, ReconcileAction};
 use cf_conductor::store::Store;
 use cf_conductor::wake::WakeFile;
 use cf_conductor::workspace::Workspace;
 use cf_core::{Actor, TaskId};
-use cf_reconcile::{Merged, ReconcileAction};
 use serde_json::{Value, json};
 
 use super::batch::{finish_pass, setup_of};
@@ -19,7 +20,7 @@ use crate::render::text;
 use crate::workspace;
 
 pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
-    let (workspace, store, actor) = workspace::open_to_write()?;
+    let (workspace, mut store, actor) = workspace::open_to_write()?;
     if let (Actor::Attempt(_), false) = (&actor, args.dry_run) {
         return Err(cf_conductor::store::StoreError::NotForAgents {
             deed: "reconcile".to_owned(),
@@ -32,7 +33,17 @@ pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
             .map(|given| find_task(reader, &actor, given))
             .collect()
     })?;
+    if !args.dry_run {
+        // Also of batches that have ended: nobody else looks after what they left.
+        settle_receipts(&mut store)?;
+    }
     let mut setup = setup_of(&workspace)?;
+    if let Some(source) = &setup.github {
+        let wanted = (!only.is_empty()).then_some(only.as_slice());
+        for line in look_up(source, &mut store, wanted)? {
+            console.warn(format_args!("{}", text::line(&line)));
+        }
+    }
     let mut looks = look_over(
         &store,
         &mut setup,
@@ -49,8 +60,10 @@ pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
     for look in &looks {
         if look.conductor.is_some() {
             wake(&workspace)?;
-        } else if !look.findings.is_empty() {
-            finish_pass(&workspace, look.batch, console)?;
+        } else {
+            // Also without a finding: what has ended is settled.
+            let only = (!only.is_empty()).then(|| only.clone());
+            finish_pass(&workspace, look.batch, only, console)?;
         }
     }
     Ok(0)

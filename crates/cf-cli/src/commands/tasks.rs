@@ -7,6 +7,7 @@ mod show;
 use super::Ended;
 use crate::args::tasks::{SetCommand, TasksCommand};
 use crate::console::Console;
+pub(super) use change::link_prs;
 pub(super) use plan_file::import_plan;
 
 pub(super) fn run(command: TasksCommand, console: &Console) -> Ended {

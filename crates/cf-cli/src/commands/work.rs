@@ -1,16 +1,18 @@
-//! `cf work logs`: what an agent has written, as it is or as it grows; and `cf work stop`.
+//! `cf work logs`: what an agent and its verification have written, as it is or as it grows; and `cf work stop`.
 
-use std::io::{self, Write as _};
+use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use cf_conductor::conductor::ConductorError;
 use cf_conductor::store::Store;
 use cf_conductor::store::attempt::Attempt;
-use cf_conductor::store::task::Expect;
+use cf_conductor::supervise::Stage;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
-use cf_core::TaskStatus;
 use serde_json::json;
 
+use super::batch::finish_pass;
 use super::events::LOOK;
 use super::{Ended, find_task};
 use crate::args::work::{LogsArgs, StopTaskArgs};
@@ -25,42 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// `cf work stop`.
 pub(super) fn stop(args: &StopTaskArgs, console: &Console) -> Ended {
     let (workspace, mut store, actor) = workspace::open_to_write()?;
-    let id = store.read(|reader| find_task(reader, &actor, &args.task))?;
-    let running = store.read(|reader| Ok(reader.open_attempts_of(id)?.pop()))?;
-    if let Some(attempt) = &running
-        && workspace.conductor_of(attempt.batch).is_none()
-    {
-        let batch = attempt.batch.short();
-        return Err(CliError::refused(
-            format!("the conductor of batch {batch}, which runs it, is gone"),
-            format!(
-                "stop what it left with `cf stop {batch} --force`, or go on with `cf resume {batch}`"
-            ),
-        ));
-    }
-    let attempt = store.write(&actor, |tx| match running {
-        // To the batch this is a task that somebody blocked: it stops the agent and holds the task.
-        Some(attempt) if args.hold => {
-            tx.set_status(id, TaskStatus::Blocked, Expect::Anything)?;
-            Ok(attempt)
-        }
-        _ => tx.request_task_stop(id),
+    let attempt = store.write(&actor, |tx| {
+        let id = find_task(&tx.reader(), &actor, &args.task)?;
+        tx.request_task_stop(id, args.hold)
     })?;
-    let grace = store.read(|reader| Ok(reader.batch(attempt.batch)?.settings.kill_grace))?;
-    let begun = Instant::now();
-    let ended = loop {
-        if !store.read(|reader| Ok(reader.attempt(attempt.id)?.open))? {
-            break true;
-        }
-        if begun.elapsed() > grace + PATIENCE {
-            break false;
-        }
-        std::thread::sleep(LOOK);
-    };
-    let task = store.read(|reader| reader.task(id))?;
+    let ended = wait_for_end(&workspace, &store, &attempt, console)?;
+    let task = store.read(|reader| reader.task(attempt.task))?;
     if console.json {
-        let shape =
-            json!({ "task": id, "attempt": attempt.id, "ended": ended, "status": task.status });
+        let shape = json!({ "task": task.id, "attempt": attempt.id, "ended": ended, "status": task.status });
         console::print_json(&shape)?;
     } else if ended {
         console.say(format_args!(
@@ -69,9 +43,47 @@ pub(super) fn stop(args: &StopTaskArgs, console: &Console) -> Ended {
             task.status
         ))?;
     } else {
-        console.warn(format_args!("{} is still being stopped", task.label()));
+        console.warn(format_args!(
+            "{} is still being stopped; it is {}",
+            task.label(),
+            task.status
+        ));
     }
     Ok(0)
+}
+
+/// Waits until the end of an attempt is verified, and where nobody conducts its batch, brings that end about. Returns
+/// whether it came in time.
+fn wait_for_end(
+    workspace: &Workspace,
+    store: &Store,
+    attempt: &Attempt,
+    console: &Console,
+) -> Result<bool, CliError> {
+    let begun = Instant::now();
+    loop {
+        // Its batch may have been taken over by another one since.
+        let (now, grace) = store.read(|reader| {
+            let now = reader.attempt(attempt.id)?;
+            let grace = reader.batch(now.batch)?.settings.kill_grace;
+            Ok((now, grace))
+        })?;
+        if now.end.is_some() {
+            return Ok(!now.open);
+        }
+        if begun.elapsed() > grace + PATIENCE {
+            return Ok(false);
+        }
+        if workspace.conductor_of(now.batch).is_none() {
+            match finish_pass(workspace, now.batch, Some(vec![now.task]), console) {
+                // Somebody was faster, and acts on the request.
+                Ok(()) | Err(CliError::Conductor(ConductorError::Conducted { .. })) => {}
+                Err(error) => return Err(error),
+            }
+            continue;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// How much of a log is read at once, in bytes.
@@ -107,6 +119,7 @@ fn choose(attempts: &[Attempt], generation: Option<u32>) -> Option<&Attempt> {
     }
 }
 
+/// Prints what the agent wrote, and below a heading what its verification wrote, if there was one.
 fn print(
     workspace: &Workspace,
     store: &Store,
@@ -114,54 +127,96 @@ fn print(
     args: &LogsArgs,
     console: &Console,
 ) -> Ended {
-    let path = workspace.log_of(attempt.id);
-    let failed = |source| CliError::File {
-        what: "read",
-        path: path.clone(),
-        source,
-    };
-    let mut reader = LogReader::new(&path);
     let mut out = console::out();
-    let mut log = Log::default();
-    let mut offset = 0;
+    let mut agent = Log::new(workspace.log_of(attempt.id));
+    follow(&mut agent, args.follow, &mut out, || {
+        let now = store.read(|reader| reader.attempt(attempt.id))?;
+        Ok(now.open && now.stage == Stage::Agent)
+    })?;
+    let mut verify = Log::new(workspace.verify_log_of(attempt.id));
+    verify.heading = Some("[cf: the verification]");
+    follow(&mut verify, args.follow, &mut out, || {
+        let now = store.read(|reader| reader.attempt(attempt.id))?;
+        Ok(now.open && now.stage == Stage::Verify)
+    })?;
+    if agent.offset == 0 && verify.offset == 0 {
+        console.warn(format_args!(
+            "attempt {} has written nothing",
+            attempt.generation
+        ));
+    }
+    Ok(0)
+}
+
+/// Prints a log; with `follow`, what is added to it too, while `goes_on` says so.
+fn follow(
+    log: &mut Log,
+    follow: bool,
+    out: &mut impl io::Write,
+    goes_on: impl Fn() -> Result<bool, CliError>,
+) -> Result<(), CliError> {
     loop {
         // Asked before reading: what an ended attempt wrote last is then read for certain.
-        let goes_on = args.follow && store.read(|reader| Ok(reader.attempt(attempt.id)?.open))?;
-        loop {
-            let chunk = reader.read_from(offset, CHUNK).map_err(failed)?;
-            if chunk.skipped > 0 {
-                log.cut(chunk.skipped, &mut out)?;
-            }
-            if chunk.bytes.is_empty() {
-                break;
-            }
-            log.write(&chunk.bytes, &mut out)?;
-            offset = chunk.next;
-        }
+        let goes_on = follow && goes_on()?;
+        log.print_new(out)?;
         if !goes_on {
-            log.finish(&mut out)?;
-            out.flush()?;
-            if offset == 0 {
-                console.warn(format_args!(
-                    "attempt {} has written nothing",
-                    attempt.generation
-                ));
-            }
-            return Ok(0);
+            log.finish(out)?;
+            return Ok(out.flush()?);
         }
         out.flush()?;
         std::thread::sleep(LOOK);
     }
 }
 
-/// Passes a log on, cleaned and line by line. Its bytes, as they came, stand in the file that `tasks show --json` names.
-#[derive(Default)]
+/// Passes a log on, cleaned and line by line. Its bytes, as they came, stand in the file that `tasks show --json`
+/// names.
 struct Log {
+    path: PathBuf,
+    reader: LogReader,
+    /// How much of it was read, in bytes.
+    offset: u64,
+    /// What is printed before its first byte.
+    heading: Option<&'static str>,
     /// The beginning of a line whose end was not read yet.
     open_line: Vec<u8>,
 }
 
 impl Log {
+    fn new(path: PathBuf) -> Self {
+        Self {
+            reader: LogReader::new(&path),
+            path,
+            offset: 0,
+            heading: None,
+            open_line: Vec::new(),
+        }
+    }
+
+    /// Prints what was added since the last look.
+    fn print_new(&mut self, out: &mut impl io::Write) -> Result<(), CliError> {
+        loop {
+            let read = self.reader.read_from(self.offset, CHUNK);
+            let chunk = read.map_err(|source| CliError::File {
+                what: "read",
+                path: self.path.clone(),
+                source,
+            })?;
+            if !chunk.bytes.is_empty()
+                && let Some(heading) = self.heading.take()
+            {
+                writeln!(out, "{heading}")?;
+            }
+            if chunk.skipped > 0 {
+                self.cut(chunk.skipped, out)?;
+            }
+            if chunk.bytes.is_empty() {
+                return Ok(());
+            }
+            self.write(&chunk.bytes, out)?;
+            self.offset = chunk.next;
+        }
+    }
+
     fn write(&mut self, bytes: &[u8], out: &mut impl io::Write) -> io::Result<()> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.open_line.extend_from_slice(piece);
@@ -193,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_log_is_printed_without_sequences() {
-        let mut log = Log::default();
+        let mut log = Log::new(PathBuf::from("/nowhere"));
         let mut out = Vec::new();
         log.write(b"a\x1b[3", &mut out).unwrap();
         log.write(b"1mb\xff\nc", &mut out).unwrap();

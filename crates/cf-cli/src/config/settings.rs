@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use cf_conductor::engine::{EngineConfig, EngineConfigError, EngineName, Engines};
-use cf_conductor::settings::Settings;
+use cf_conductor::github::{Access, GithubSource};
+use cf_conductor::settings::{self as conductor, GithubSettings, Settings};
 use cf_core::Strategy;
 
 use super::layer::{Layer, known};
+use super::values::{ClosedUnmerged, CommentsFrom, TokenFrom};
 
 /// Settings that make no engine.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +60,35 @@ impl Layer {
             // What went wrong usually stands at the end.
             log_head_bytes: log_cap / 4,
             log_tail_bytes: log_cap - log_cap / 4,
+            github: GithubSettings {
+                closed_unmerged: match known(self.github_closed_unmerged.as_ref()) {
+                    ClosedUnmerged::Fail => conductor::ClosedUnmerged::Fail,
+                    ClosedUnmerged::Block => conductor::ClosedUnmerged::Block,
+                    ClosedUnmerged::Ignore => conductor::ClosedUnmerged::Ignore,
+                },
+                settle: known(self.github_settle.as_ref()),
+                wait: known(self.github_wait.as_ref()),
+                comments_from: match known(self.github_comments_from.as_ref()) {
+                    CommentsFrom::Trusted => conductor::CommentsFrom::Members,
+                    CommentsFrom::Anyone => conductor::CommentsFrom::Anyone,
+                },
+            },
         }
+    }
+
+    /// Whose GitHub may be asked, and how. Whether it is, `reconcile_github` says.
+    ///
+    /// # Panics
+    ///
+    /// On a layer that the defaults are not below.
+    pub(crate) fn github(&self) -> GithubSource {
+        GithubSource::new(&Access {
+            environment: std::env::vars_os().collect(),
+            api_url: self.github_api_url.as_ref().map(|s| s.value.0.clone()),
+            hosts: known(self.github_hosts.as_ref()),
+            ask_gh: known(self.github_token.as_ref()) == TokenFrom::Gh,
+            reserve_percent: known(self.github_reserve.as_ref()).0,
+        })
     }
 
     /// Replaces in the stored settings of a batch what this layer says.

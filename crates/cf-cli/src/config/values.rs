@@ -72,7 +72,29 @@ macro_rules! word_values {
 word_values! {
     Strategy: "`serial` or `parallel`",
     OnFailure: "`continue` or `stop`",
-    Isolation: "`none` or `worktree`",
+}
+
+impl Value for Isolation {
+    const EXPECTED: &'static str = "`none`";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().parse() {
+            Ok(Self::None) => Ok(Self::None),
+            Ok(Self::Worktree) => Err(
+                "isolation `worktree` is not available yet; agents work in the workspace itself (`none`), and the serial \
+                 strategy keeps them out of each other's way"
+                    .to_owned(),
+            ),
+            Err(_) => Err(format!(
+                "{text:?} is not allowed: expected {}",
+                <Self as Value>::EXPECTED
+            )),
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.as_str().to_owned()
+    }
 }
 
 impl Value for Leftovers {

@@ -1,12 +1,12 @@
 //! The view of a terminal: a line for each running agent that changes in place, and a bar below them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use cf_conductor::store::event::Event;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
-use cf_core::{EventType, TaskId, TaskLabel, Timestamp};
+use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::told::Told;
@@ -26,7 +26,9 @@ pub(super) struct Live {
     lines: MultiProgress,
     bar: ProgressBar,
     running: BTreeMap<TaskId, Agent>,
-    failed: u64,
+    /// The tasks that have an outcome, and which of them failed.
+    ended: BTreeSet<TaskId>,
+    failed: BTreeSet<TaskId>,
 }
 
 /// One running agent.
@@ -58,8 +60,15 @@ impl Live {
             lines,
             bar,
             running: BTreeMap::new(),
-            failed: 0,
+            ended: BTreeSet::new(),
+            failed: BTreeSet::new(),
         }
+    }
+
+    /// Counts tasks that ended before the first event.
+    pub(super) fn have_ended(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
+        self.ended.extend(tasks);
+        self.bar.set_position(self.ended.len() as u64);
     }
 
     /// Takes an event in, and prints its line above those that change.
@@ -79,28 +88,51 @@ impl Live {
     }
 
     fn follow(&mut self, event: &Event, label: Option<&TaskLabel>) {
-        let Some(task) = event.task else { return };
-        match event.kind {
+        let (Some(task), Some(kind)) = (event.task, event.kind.known()) else {
+            return;
+        };
+        self.count(task, kind, event);
+        match kind {
             EventType::BatchTaskStarted | EventType::AttemptAdopted => {
                 self.started(task, event, label);
             }
             EventType::BatchTaskCompleted
             | EventType::BatchTaskFailed
             | EventType::BatchTaskSkipped
-            | EventType::BatchTaskCancelled => {
-                self.ended(task);
-                self.failed += u64::from(event.kind == EventType::BatchTaskFailed);
-                self.bar.inc(1);
-            }
-            EventType::BatchTaskRequeued | EventType::BatchTaskWaiting => {
-                self.bar.set_position(self.bar.position().saturating_sub(1));
-            }
-            EventType::BatchTaskKilled
+            | EventType::BatchTaskCancelled
+            | EventType::BatchTaskKilled
             | EventType::BatchTaskRetrying
-            | EventType::BatchTaskBlocked => self.ended(task),
-            EventType::AttemptEnded => self.ended(task),
+            | EventType::BatchTaskBlocked
+            | EventType::AttemptEnded => self.ended(task),
             _ => {}
         }
+    }
+
+    /// Moves the bar: a task counts while it has an outcome, however often it got one.
+    fn count(&mut self, task: TaskId, kind: EventType, event: &Event) {
+        let has_outcome = match kind {
+            EventType::BatchTaskCompleted
+            | EventType::BatchTaskFailed
+            | EventType::BatchTaskSkipped
+            | EventType::BatchTaskCancelled => true,
+            // A held task has none yet.
+            EventType::BatchTaskBlocked => event.text("phase") == Some(Phase::Finished.as_str()),
+            EventType::BatchTaskQueued
+            | EventType::BatchTaskStarted
+            | EventType::BatchTaskRequeued
+            | EventType::BatchTaskWaiting => false,
+            _ => return,
+        };
+        self.failed.remove(&task);
+        if has_outcome {
+            self.ended.insert(task);
+        } else {
+            self.ended.remove(&task);
+        }
+        if kind == EventType::BatchTaskFailed {
+            self.failed.insert(task);
+        }
+        self.bar.set_position(self.ended.len() as u64);
     }
 
     fn started(&mut self, task: TaskId, event: &Event, label: Option<&TaskLabel>) {
@@ -141,8 +173,8 @@ impl Live {
 
     fn caption(&self) {
         let mut caption = format!("{} running", self.running.len());
-        if self.failed > 0 {
-            let failed = format_args!("{} failed", self.failed);
+        if !self.failed.is_empty() {
+            let failed = format_args!("{} failed", self.failed.len());
             caption = format!("{caption}, {}", self.console.paint(Look::Bad, failed));
         }
         self.bar.set_message(caption);
@@ -205,5 +237,51 @@ impl Agent {
             console.paint(Look::Strong, &self.label),
             console.paint(Look::Dim, &self.last_line)
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    const ONE: &str = "00000000-0000-0000-0000-00000000000a";
+
+    #[test_case(&[("BATCH_TASK_BLOCKED", "held")] => (0, 0); "a held task has not ended")]
+    #[test_case(&[("BATCH_TASK_BLOCKED", "finished")] => (1, 0); "a blocked one has")]
+    #[test_case(&[("BATCH_TASK_BLOCKED", "held"), ("BATCH_TASK_REQUEUED", "queued")] => (0, 0); "a held task that is requeued takes nobody's place")]
+    #[test_case(&[("BATCH_TASK_FAILED", "finished"), ("BATCH_TASK_REQUEUED", "queued")] => (0, 0); "a failed task that is requeued does not count")]
+    #[test_case(&[("BATCH_TASK_SKIPPED", "finished"), ("BATCH_TASK_SKIPPED", "finished")] => (1, 0); "a task counts once")]
+    #[test_case(&[("BATCH_TASK_FAILED", "finished")] => (1, 1); "a failed task")]
+    #[test_case(&[("BATCH_TASK_RETRYING", "queued"), ("BATCH_TASK_STARTED", "running"), ("BATCH_TASK_COMPLETED", "finished")] => (1, 0); "a task that succeeds at last")]
+    fn the_bar_counts_tasks_that_have_an_outcome(events: &[(&str, &str)]) -> (u64, usize) {
+        let mut live = live();
+        for (kind, phase) in events {
+            let event = Event::new(kind.parse().unwrap())
+                .task(ONE.parse().unwrap())
+                .with("phase", *phase);
+            live.event(&event, None, None).unwrap();
+        }
+        (live.bar.position(), live.failed.len())
+    }
+
+    #[test]
+    fn a_task_that_ended_before_counts_until_it_is_taken_up_again() {
+        let mut live = live();
+        live.have_ended([
+            ONE.parse().unwrap(),
+            "00000000-0000-0000-0000-00000000000b".parse().unwrap(),
+        ]);
+        assert_eq!(live.bar.position(), 2);
+        let taken_up = Event::new(EventType::BatchTaskQueued).task(ONE.parse().unwrap());
+        live.event(&taken_up, None, None).unwrap();
+        assert_eq!(live.bar.position(), 1);
+    }
+
+    fn live() -> Live {
+        let workspace = Workspace::unmade(std::path::Path::new("/nowhere"));
+        let live = Live::new(Console::plain(Some(80)), 3, workspace);
+        live.lines.set_draw_target(ProgressDrawTarget::hidden());
+        live
     }
 }

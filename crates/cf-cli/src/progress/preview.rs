@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use cf_conductor::conductor::{Plan, PlannedStanding, PlannedTask};
 use cf_conductor::engine::EngineName;
 use cf_conductor::settings::{Settings, WaitForBlockers};
-use cf_core::{Isolation, OnFailure, Strategy, format_duration};
+use cf_core::{OnFailure, Strategy, format_duration};
 use serde_json::json;
 
 use crate::console::{Console, Look};
@@ -73,6 +73,15 @@ pub(crate) fn write(
             text::line(program)
         )?;
     }
+    write_github(out, github)
+}
+
+/// Writes whether GitHub is asked.
+///
+/// # Errors
+///
+/// The writer refuses.
+pub(crate) fn write_github(out: &mut impl Write, github: &GitHub) -> io::Result<()> {
     writeln!(
         out,
         "GitHub: {}, {}",
@@ -191,9 +200,6 @@ fn facts(settings: &Settings) -> Vec<String> {
         "Kill grace: {}",
         format_duration(settings.kill_grace)
     ));
-    if settings.isolation == Isolation::Worktree {
-        lines.push("Isolation: a git worktree for each attempt".to_owned());
-    }
     lines.push(if settings.reconcile_interval.is_zero() {
         "Reconcile interval: disabled; no agent is stopped and nothing is requeued or skipped by a pass".to_owned()
     } else {

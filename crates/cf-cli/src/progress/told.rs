@@ -39,19 +39,22 @@ impl Teller {
             Some(reason) if !reason.is_empty() => format!("{verb} {name}: {}", text::line(reason)),
             _ => format!("{verb} {name}"),
         };
-        match event.kind {
+        match event.kind.known()? {
             EventType::BatchTaskStarted => {
                 if let Some(task) = event.task {
                     self.started.insert(task, event.at);
                     self.acted.remove(&task);
                 }
-                let attempt = event
+                let generation = event
                     .data
-                    .get("attempt")
+                    .get("generation")
                     .and_then(serde_json::Value::as_u64);
                 line(
                     Look::Busy,
-                    format!("started {name} (attempt {})", attempt.unwrap_or(1)),
+                    match generation {
+                        Some(generation) => format!("started {name} (attempt {generation})"),
+                        None => format!("started {name}"),
+                    },
                 )
             }
             EventType::BatchTaskCompleted => {
@@ -100,6 +103,9 @@ impl Teller {
                     .or_else(|| event.text("reason"))
                     .unwrap_or_default();
                 let source = event.text("source").unwrap_or("a source");
+                if said.is_empty() {
+                    return None;
+                }
                 line(
                     Look::Warn,
                     format!("[{}] {}", text::line(source), text::line(said)),
@@ -119,7 +125,19 @@ impl Teller {
             "LOG_CONTEXT" => ("New context for", Look::Plain),
             _ => return None,
         };
-        let told = format!("[Reconciler] {verb} {name}: {}", text::line(reason));
+        let mut told = format!("[Reconciler] {verb} {name}: {}", text::line(reason));
+        if reason == "pull request closed without merge"
+            && action == "FAIL"
+            && let Some(url) = event
+                .data
+                .get("evidence")
+                .and_then(|e| e.get("url")?.as_str())
+        {
+            let url = text::line(url);
+            told.push_str(&format!(
+                "\n  to run it all the same: cf tasks unlink {name} {url} && cf work start {name}"
+            ));
+        }
         if let Some(task) = event.task {
             if self.acted.get(&task) == Some(&told) {
                 return None;
@@ -172,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_attempt_is_told_with_its_time() {
-        let started = event(EventType::BatchTaskStarted, 1_000, &[]).with("attempt", 2);
+        let started = event(EventType::BatchTaskStarted, 1_000, &[]).with("generation", 2);
         let ended = event(EventType::BatchTaskCompleted, 2_250, &[]);
         assert_eq!(
             tell(&[started, ended]),

@@ -8,6 +8,7 @@ use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::batch::{Batch, BatchTaskView};
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
+use cf_conductor::store::follow::StoredComment;
 use cf_conductor::store::task::Task;
 use cf_core::{
     Asker, AttemptEnd, AttemptId, BatchId, BatchStatus, BlockerId, BlockerStatus, Ending,
@@ -100,7 +101,33 @@ pub(crate) struct FullTaskJson<'t> {
     pub(crate) task: TaskJson<'t>,
     pub(crate) blockers: Vec<BlockerJson<'t>>,
     pub(crate) attempts: Vec<AttemptJson<'t>>,
+    pub(crate) comments: Vec<CommentJson<'t>>,
     pub(crate) events: Vec<EventJson<'t>>,
+}
+
+/// A comment on a task's issue or pull request.
+#[derive(Debug, Serialize)]
+pub(crate) struct CommentJson<'c> {
+    author: &'c str,
+    trusted: bool,
+    #[serde(serialize_with = "as_full")]
+    at: Timestamp,
+    body: &'c str,
+    url: String,
+    news: bool,
+}
+
+impl<'c> CommentJson<'c> {
+    pub(crate) fn new(comment: &'c StoredComment) -> Self {
+        Self {
+            author: &comment.author,
+            trusted: comment.trusted,
+            at: comment.at,
+            body: &comment.body,
+            url: comment.link.url(),
+            news: comment.news,
+        }
+    }
 }
 
 /// A blocker.
@@ -195,7 +222,7 @@ pub(crate) struct EventJson<'e> {
     seq: u64,
     #[serde(serialize_with = "as_full")]
     at: Timestamp,
-    r#type: &'static str,
+    r#type: &'e str,
     task: Option<TaskId>,
     batch: Option<BatchId>,
     attempt: Option<AttemptId>,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
+use cf_conductor::store::follow::StoredComment;
 use cf_conductor::store::task::Task;
 use cf_core::{BlockerStatus, Link, Outcome, Phase, TaskLabel, TaskStatus, format_duration};
 
@@ -80,6 +81,7 @@ pub(crate) struct FullTask<'t> {
     pub(crate) links: &'t [Link],
     pub(crate) blockers: &'t [Blocker],
     pub(crate) attempts: &'t [Attempt],
+    pub(crate) comments: &'t [StoredComment],
     pub(crate) events: &'t [Event],
 }
 
@@ -144,6 +146,7 @@ impl FullTask<'_> {
         )?;
         self.write_blockers(console, out)?;
         self.write_attempts(console, out)?;
+        write_comments(console, out, self.comments)?;
         self.write_events(console, out)
     }
 
@@ -217,6 +220,47 @@ impl FullTask<'_> {
         }
         Ok(())
     }
+}
+
+/// How many comments are shown as words, the newest.
+const MOST_COMMENTS: usize = 10;
+
+/// Writes the comments on a task's issues and pull requests.
+///
+/// # Errors
+///
+/// The writer refuses.
+pub(crate) fn write_comments(
+    console: &Console,
+    out: &mut impl Write,
+    comments: &[StoredComment],
+) -> io::Result<()> {
+    if comments.is_empty() {
+        return Ok(());
+    }
+    heading(console, out, "Comments")?;
+    let hidden = comments.len().saturating_sub(MOST_COMMENTS);
+    if hidden > 0 {
+        writeln!(out, "  … {hidden} earlier")?;
+    }
+    for comment in &comments[hidden..] {
+        let mark = if comment.trusted {
+            ""
+        } else {
+            " (not a member of the repository)"
+        };
+        writeln!(
+            out,
+            "  {}  {}{mark} on {}",
+            time::short(comment.at),
+            text::line(&comment.author),
+            text::line(&comment.link.to_string())
+        )?;
+        for line in text::clean(&comment.body).trim_end().lines() {
+            writeln!(out, "    {line}")?;
+        }
+    }
+    Ok(())
 }
 
 fn processes(count: u32) -> String {

@@ -128,16 +128,18 @@ fn what_an_agent_changes_is_said_to_come_from_its_attempt() {
 #[test]
 fn a_leftover_of_an_older_attempt_cannot_report() {
     let ws = workspace();
-    // The leftover leaves its supervisor's tree as far as a process can, and keeps the old attempt's name.
     ws.add(
         "a",
         "echo $CF_ATTEMPT_ID >> ids; [ $CF_ATTEMPT = 1 ] && exit 1\n\
                  CF_ATTEMPT_ID=$(head -n 1 ids) cf tasks set status self FAILED; exit 0",
     );
-    let output = ws.run(["a", "--retry", "1", "--retry-delay", "10ms"]);
     // Below a live supervisor parentage decides, so the report counts for the attempt that made it.
-    let code = output.exit_code();
-    assert!(code == Some(0) || code == Some(3), "{code:?}");
+    ws.run(["a", "--retry", "1", "--retry-delay", "10ms"])
+        .code(3);
+    ws.ended("a", "FAILED", "the agent reported FAILED");
+    let reports = ws.events_of("ATTEMPT_REPORTED", "a");
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0]["attempt"], ws.attempts("a")[1]["id"]);
 
     let old = ws
         .read("ids")
@@ -181,7 +183,18 @@ fn a_write_in_the_name_of_an_ended_attempt_is_refused_and_kept_as_stale() {
         .run()
         .refused();
     assert_eq!(ws.status("a"), "IN_PROGRESS");
-    assert!(!ws.events_of("ATTEMPT_STALE_RESULT", "a").is_empty());
+    assert_eq!(ws.events_of("ATTEMPT_STALE_RESULT", "a").len(), 1);
+    ws.command(["blocker", "ask", "Which colour?"])
+        .env("CF_ATTEMPT_ID", &old)
+        .run()
+        .refused()
+        .says("kept as stale");
+    let stale = ws.events_of("ATTEMPT_STALE_RESULT", "a");
+    assert_eq!(stale.len(), 2);
+    assert_eq!(stale[1]["attempt"], old.as_str());
+    assert_eq!(stale[1]["data"]["result"]["question"], "Which colour?");
+    assert!(ws.blockers("a").is_empty());
+    assert_eq!(ws.status("a"), "IN_PROGRESS");
     ws.touch("go");
     batch.wait().ok();
     assert_eq!(ws.status("a"), "DONE");

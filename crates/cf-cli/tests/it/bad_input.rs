@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use test_case::test_case;
 
-use crate::{plan_of, sleeper, waiter, workspace};
+use crate::{plan_of, sleeper, workspace};
 
 #[test_case(&["--max-parallel", "0"]; "no slot")]
 #[test_case(&["--max-parallel", "-1"]; "fewer than no slot")]
@@ -384,10 +384,57 @@ fn a_log_that_is_not_there_is_said() {
 #[test]
 fn a_task_named_twice_runs_once() {
     let ws = workspace();
-    ws.add("a", &format!("touch a.go; {}", waiter("a")));
+    ws.add("a", "echo x >> a.runs");
     let id = ws.id("a");
-    let output = ws.run(["a", &id, "a"]);
-    let code = output.exit_code();
-    assert!(code == Some(0) || code == Some(2), "{}", output.text());
-    assert!(ws.lines("a.pid") <= 1);
+    ws.run(["a", &id, "a"]).ok();
+    assert_eq!(ws.lines("a.runs"), 1);
+    assert_eq!(ws.batch()["counts"]["total"], 1);
+}
+
+#[test]
+fn an_isolation_that_does_not_exist_yet_is_refused_wherever_it_is_asked_for() {
+    let ws = workspace();
+    ws.add("a", "touch ran");
+    let wanted = "`worktree` is not available yet";
+    ws.run(["a", "--isolation", "worktree"])
+        .code(2)
+        .says(wanted);
+    ws.cf(["work", "start", "a", "--isolation", "worktree"])
+        .code(2)
+        .says(wanted);
+    ws.cf(["resume", "--isolation", "worktree"])
+        .code(2)
+        .says(wanted);
+    ws.command(["run", "a"])
+        .env("CF_ISOLATION", "worktree")
+        .run()
+        .code(2)
+        .says("CF_ISOLATION")
+        .says(wanted);
+    let plan =
+        ws.plan("[batch]\nisolation = 'worktree'\n[[task]]\ntitle = 'x'\nrun = 'touch ran'\n");
+    ws.run(["--file", plan])
+        .code(2)
+        .says("plan.toml:2")
+        .says(wanted);
+    ws.config("isolation = 'worktree'\n");
+    ws.run(["a"]).code(2).says("config.toml:1").says(wanted);
+    ws.cf(["config", "check"]).code(2).says(wanted);
+    ws.config("isolation = 'none'\n");
+    assert!(!ws.exists("ran"));
+    ws.run(["a"]).ok();
+}
+
+#[test]
+fn an_engine_that_makes_no_sense_is_found_by_a_look_at_the_configuration() {
+    let ws = workspace();
+    ws.config("[engines.mine]\nprogramm = 'x'\n");
+    for command in ["check", "show"] {
+        ws.cf(["config", command])
+            .code(2)
+            .says("config.toml")
+            .says("engines.mine");
+    }
+    ws.config("");
+    ws.cf(["config", "check"]).ok();
 }

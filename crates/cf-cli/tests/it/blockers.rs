@@ -366,3 +366,34 @@ fn text_from_people_stands_in_the_prompt_as_data() {
             .contains("$(touch pwned) `touch pwned` '; touch pwned; '")
     );
 }
+
+#[test]
+fn a_batch_that_waits_for_blockers_waits_for_what_a_person_works_on() {
+    let ws = workspace();
+    ws.add("a", "echo x >> a.runs");
+    ws.set("a", "IN_PROGRESS");
+    ws.add("b", "touch b.ran");
+    let batch = ws.start(["a", "b", "--wait-for-blockers"]);
+    ws.wait_for_event("BATCH_TASK_COMPLETED", "b");
+    ws.set("a", "READY");
+    batch.wait().ok();
+    assert_eq!(ws.lines("a.runs"), 1);
+}
+
+#[test]
+fn a_batch_waits_so_long_for_what_a_person_works_on_as_it_was_told() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.set("a", "IN_PROGRESS");
+    ws.add("b", "true");
+    ws.run(["a", "b", "--wait-for-blockers=400ms"]).code(4);
+    ws.ended("a", "BLOCKED", "in progress by hand");
+    let waited = ws.sql(
+        "SELECT (SELECT at_ms FROM event WHERE type = 'BATCH_PARTIAL') \
+              - (SELECT at_ms FROM event WHERE type = 'BATCH_TASK_COMPLETED')",
+    );
+    assert!(
+        waited.parse::<u64>().is_ok_and(|ms| ms >= 400),
+        "{waited} ms"
+    );
+}

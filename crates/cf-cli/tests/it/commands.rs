@@ -386,3 +386,116 @@ fn reading_commands_work_while_a_batch_runs() {
     ws.touch("go");
     batch.wait().ok();
 }
+
+#[test]
+fn the_log_of_an_attempt_ends_with_what_its_verification_wrote() {
+    let ws = workspace();
+    ws.task("a")
+        .run("echo from the agent")
+        .verify("echo from the check; false")
+        .add();
+    ws.run(["a"]).code(3);
+    let log = ws.cf(["work", "logs", "a"]).ok().stdout();
+    assert_eq!(
+        log,
+        "from the agent\n[cf: the verification]\nfrom the check\n"
+    );
+    ws.add("b", "echo alone");
+    ws.run(["b"]).ok();
+    assert_eq!(ws.cf(["work", "logs", "b"]).ok().stdout(), "alone\n");
+}
+
+#[test]
+fn a_log_that_is_followed_goes_on_into_the_verification() {
+    let ws = workspace();
+    ws.task("a")
+        .run(&format!("echo from the agent; {}", waiter("a")))
+        .verify(&format!("echo from the check; {}", until("checked")))
+        .add();
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    let mut follow = ws.spawn(["work", "logs", "a", "--follow"]);
+    follow.wait_for_text("from the agent");
+    ws.touch("a.go");
+    follow.wait_for_text("from the check");
+    ws.touch("checked");
+    batch.wait().ok();
+    follow.wait().ok();
+}
+
+#[test]
+fn an_attempt_has_one_number_wherever_it_is_named() {
+    let ws = workspace();
+    ws.add("a", "echo run $CF_ATTEMPT; [ $CF_ATTEMPT -ge 3 ]");
+    ws.run(["a"]).code(3).says("started a (attempt 1)");
+    // A new batch goes on counting: these are the task's second and third attempts.
+    ws.run(["a", "--retry", "1", "--retry-delay", "10ms"])
+        .ok()
+        .says("started a (attempt 2)")
+        .says("started a (attempt 3)");
+    let numbers: Vec<_> = ws
+        .events_of("BATCH_TASK_STARTED", "a")
+        .iter()
+        .map(|event| event["data"]["generation"].clone())
+        .collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    ws.cf(["work", "logs", "a", "--attempt", "3"])
+        .ok()
+        .says("run 3");
+    let retrying = &ws.events_of("BATCH_TASK_RETRYING", "a")[0]["data"];
+    assert_eq!(retrying["failures"], 1);
+    assert!(
+        retrying["due"]
+            .as_str()
+            .is_some_and(|due| due.ends_with('Z')),
+        "{retrying}"
+    );
+    let ended = &ws.events_of("ATTEMPT_ENDED", "a")[2]["data"];
+    assert_eq!(ended["end"], "exited");
+    assert_eq!(ended["success"], true);
+}
+
+#[test]
+fn explain_shows_links() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.cf(["tasks", "link", "a", "--issue", "o/r#7"]).ok();
+    ws.cf(["explain", "a"]).ok().says("linked to issue o/r#7");
+}
+
+#[test]
+fn explain_counts_a_dependency_as_met_that_was_skipped_because_its_work_is_done() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.add("keep", &waiter("keep"));
+    ws.task("b").run("true").after("a").after("keep").add();
+    ws.set("a", "DONE");
+    let batch = ws.start(["keep", "a", "b", "--reconcile-interval", "0"]);
+    ws.wait_for_pid("keep.pid");
+    let met = || {
+        ws.cf(["explain", "b", "--json"]).json()["dependencies"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|on| {
+                (
+                    on["label"].as_str().unwrap_or_default().to_owned(),
+                    on["met"] == true,
+                )
+            })
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    assert_eq!(
+        met(),
+        [("a".to_owned(), true), ("keep".to_owned(), false)].into()
+    );
+    // Without passes nobody takes the skip back.
+    ws.set("a", "READY");
+    assert_eq!(
+        met(),
+        [("a".to_owned(), true), ("keep".to_owned(), false)].into()
+    );
+    ws.touch("keep.go");
+    batch.wait();
+    assert_eq!(met()["a"], false, "no batch vouches for it any more");
+}

@@ -242,7 +242,15 @@ fn stop_with_the_conductor_gone_stops_what_lives() {
     let pid = ws.wait_for_pid("a.pid");
     batch.kill9();
     assert!(process::alive(pid));
-    ws.cf(["work", "batch", "stop", "--force"]).ok();
+    let id = ws.batch_id();
+    ws.cf(["work", "batch", "stop", "--force"])
+        .refused()
+        .says(&id[..8]);
+    assert!(
+        process::alive(pid),
+        "without an id only what runs is stopped"
+    );
+    ws.cf(["work", "batch", "stop", &id, "--force"]).ok();
     assert!(!process::alive(pid));
     ws.no_agent_left();
     assert_eq!(ws.status("a"), "READY");
@@ -290,8 +298,8 @@ fn a_second_batch_waits_until_a_stopping_agent_is_verified_dead() {
 #[test]
 fn suspending_everything_counts_against_nobody() {
     let ws = workspace();
-    ws.add("a", &format!("echo $$ > a.pid; {}; sleep 0.3", until("go")));
-    let batch = ws.start(["a", "--timeout", "4s", "--stall-timeout", "3s"]);
+    ws.add("a", &format!("echo $$ > a.pid; {}", until("go")));
+    let batch = ws.start(["a", "--timeout", "2s", "--stall-timeout", "1800ms"]);
     ws.wait_for_pid("a.pid");
     let mut everybody = vec![batch.pid(), ws.supervisor("a")];
     everybody.extend(ws.agents());
@@ -299,13 +307,192 @@ fn suspending_everything_counts_against_nobody() {
         process::signal(*pid, Signal::STOP);
     }
     // The suspension has to be longer than both limits.
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_millis(2100));
     ws.touch("go");
     for pid in everybody.iter().rev() {
         process::signal(*pid, Signal::CONT);
     }
     batch.wait().ok();
+    ws.ended("a", "COMPLETED", "");
+    assert_eq!(ws.attempts("a").len(), 1);
+}
+
+/// Kills the conductor of `a`, whose agent goes on until `a.go` exists, lets the agent end, and returns the batch.
+fn ended_without_a_conductor(ws: &Workspace, args: &[&str]) -> String {
+    let batch = ws.start(args);
+    ws.wait_for_pid("a.pid");
+    batch.kill9();
+    ws.touch("a.go");
+    ws.wait_for_quiet();
+    ws.batch_id()
+}
+
+#[test]
+fn reconcile_settles_what_ended_without_a_conductor_although_it_finds_nothing() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    ended_without_a_conductor(&ws, &["a"]);
+    ws.cf(["reconcile", "--dry-run"]).ok();
+    assert_eq!(ws.status("a"), "IN_PROGRESS");
+    ws.cf(["reconcile"]).ok().says("nothing to do");
     assert_eq!(ws.status("a"), "DONE");
+    ws.ended("a", "COMPLETED", "");
+    assert_eq!(ws.lines("a.pid"), 1);
+}
+
+#[test]
+fn reconcile_settles_the_remains_of_a_dead_supervisor() {
+    let ws = workspace();
+    ws.add("a", &sleeper("a"));
+    let batch = ws.start(["a"]);
+    let pid = ws.wait_for_pid("a.pid");
+    let supervisor = ws.supervisor("a");
+    process::signal(supervisor, Signal::STOP);
+    batch.kill9();
+    process::kill9(supervisor);
+    ws.cf(["reconcile"]).ok();
+    assert!(!process::alive(pid));
+    ws.ended("a", "FAILED", "lost");
+    ws.no_agent_left();
+}
+
+#[test]
+fn reconcile_of_named_tasks_leaves_the_others_of_a_dead_batch_alone() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    ws.add("b", &waiter("b"));
+    ws.add("c", "true");
+    let batch = ws.start(["a", "b", "c", "--max-parallel", "2"]);
+    ws.wait_for_pid("a.pid");
+    ws.wait_for_pid("b.pid");
+    batch.kill9();
+    ws.touch("a.go");
+    ws.touch("b.go");
+    ws.wait_for_quiet();
+    ws.set("c", "DONE");
+    ws.cf(["reconcile", "a"]).ok();
+    ws.ended("a", "COMPLETED", "");
+    assert_eq!(ws.status("b"), "IN_PROGRESS");
+    assert_eq!(ws.row("b")["phase"], "running");
+    assert_eq!(ws.row("c")["phase"], "queued");
+    ws.cf(["reconcile", "b", "c"]).ok();
+    ws.ended("b", "COMPLETED", "");
+    ws.ended("c", "SKIPPED", "externally completed");
+    assert_eq!((ws.lines("a.pid"), ws.lines("b.pid")), (1, 1));
+}
+
+#[test]
+fn reconcile_of_a_task_shows_the_batches_that_have_it() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    ws.add("b", "true");
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    let looks = |task: &str| ws.cf(["reconcile", task, "--dry-run", "--json"]).json();
+    assert_eq!(looks("b"), cf_testkit::json!([]));
+    assert_eq!(looks("a")[0]["batch"], ws.batch_id().as_str());
+    ws.touch("a.go");
+    batch.wait().ok();
+}
+
+#[test]
+fn work_stop_ends_one_agent_of_a_dead_batch_and_no_other() {
+    let ws = workspace();
+    ws.add("a", &sleeper("a"));
+    ws.add("b", &waiter("b"));
+    let batch = ws.start(["a", "b", "--max-parallel", "2"]);
+    let a = ws.wait_for_pid("a.pid");
+    let b = ws.wait_for_pid("b.pid");
+    batch.kill9();
+    ws.cf(["work", "stop", "a"])
+        .ok()
+        .says("stopped a; it is READY");
+    assert!(!process::alive(a) && process::alive(b));
+    ws.ended("a", "CANCELLED", "stopped by hand");
+    assert_eq!(ws.attempts("a")[0]["end"], "killed");
+    assert_eq!(ws.row("b")["phase"], "running");
+    ws.touch("b.go");
+    ws.set("a", "DONE");
+    ws.resume([""; 0]).ok();
+    assert_eq!(ws.status("b"), "DONE");
+    assert_eq!(ws.lines("b.pid"), 1, "it was adopted, not started again");
+}
+
+#[test]
+fn work_stop_hold_holds_a_task_of_a_dead_batch() {
+    let ws = workspace();
+    ws.add("a", &sleeper("a"));
+    let batch = ws.start(["a"]);
+    let pid = ws.wait_for_pid("a.pid");
+    batch.kill9();
+    ws.cf(["work", "stop", "a", "--hold"])
+        .ok()
+        .says("stopped a; it is BLOCKED");
+    assert!(!process::alive(pid));
+    assert_eq!(ws.row("a")["phase"], "held");
+    assert_eq!(ws.row("a")["reason"], "stopped by hand");
+}
+
+#[test]
+fn work_stop_of_an_agent_that_ended_with_its_batch_dead_keeps_its_result_as_stale() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    ended_without_a_conductor(&ws, &["a"]);
+    ws.cf(["work", "stop", "a"])
+        .ok()
+        .says("stopped a; it is READY");
+    ws.ended("a", "CANCELLED", "stopped by hand");
+    assert_eq!(ws.events_of("ATTEMPT_STALE_RESULT", "a").len(), 1);
+}
+
+#[test]
+fn a_dependency_whose_agent_succeeded_without_a_conductor_is_met_by_whoever_needs_it() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    ws.task("b").run("touch b.ran").after("a").add();
+    ended_without_a_conductor(&ws, &["a"]);
+    ws.run(["b"]).ok();
+    assert!(ws.exists("b.ran"));
+    assert_eq!(ws.status("a"), "DONE");
+    assert_eq!(ws.lines("a.pid"), 1);
+}
+
+#[test]
+fn a_lock_of_a_batch_goes_with_its_conductor() {
+    let ws = workspace();
+    let locks = || {
+        let folder = std::fs::read_dir(ws.root().join(".cf/locks")).expect("it is there");
+        folder.count()
+    };
+    ws.add("a", &waiter("a"));
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    assert_eq!(locks(), 1);
+    batch.kill9();
+    assert_eq!(locks(), 1, "what a killed conductor leaves is taken over");
+    ws.touch("a.go");
+    ws.resume([""; 0]).ok();
+    assert_eq!(locks(), 0);
+    ws.add("b", "true");
+    ws.run(["b"]).ok();
+    assert_eq!(locks(), 0);
+}
+
+#[test]
+fn resume_says_that_an_agent_program_is_missing_before_anything_is_claimed() {
+    let ws = workspace();
+    ws.program("claude", "#!/bin/sh\nexit 1\n");
+    ws.task("a").engine("claude-code").add();
+    ws.add("b", "echo x >> b.runs; exit 1");
+    ws.run(["b", "a"]).code(3);
+    std::fs::remove_file(ws.bin().join("claude")).expect("it is ours");
+    let before = ws.events().len();
+    ws.resume([""; 0]).refused().says("claude");
+    assert_eq!(ws.events().len(), before);
+    assert_eq!(ws.lines("b.runs"), 1);
+    ws.set("a", "DONE");
+    ws.resume([""; 0]).code(3);
+    assert_eq!(ws.lines("b.runs"), 2, "what is done needs no program");
 }
 
 #[test]
@@ -319,7 +506,8 @@ fn a_stop_is_finished_although_the_conductor_dies_in_the_middle() {
     batch.kill9();
     ws.wait_until("the supervisor ended the agent", || !process::alive(pid));
     ws.wait_for_quiet();
-    ws.cf(["work", "batch", "stop", "--force"]);
+    ws.cf(["work", "batch", "stop", &ws.batch_id(), "--force"])
+        .ok();
     assert_eq!(ws.attempts("a")[0]["end"], "killed", "{}", ws.describe());
     assert_eq!(ws.status("a"), "READY");
     assert_eq!(ws.batch_status(), "CANCELLED");

@@ -12,6 +12,7 @@ mod blockers;
 mod commands;
 mod death;
 mod failures;
+mod github;
 mod help;
 mod json;
 mod plan_and_config;

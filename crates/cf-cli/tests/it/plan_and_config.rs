@@ -222,7 +222,7 @@ fn config_check_finds_what_is_wrong() {
 }
 
 #[test_case("kill_grase = '7s'\n", "kill_grace"; "a mistyped setting")]
-#[test_case("reconcile_intervall = '7s'\n", "reconcile_interval"; "another mistyped setting")]
+#[test_case("reconcile_intervals = '7s'\n", "reconcile_interval"; "another mistyped setting")]
 fn an_unknown_setting_is_an_error_with_a_suggestion(config: &str, suggestion: &str) {
     let ws = workspace();
     ws.add("a", "touch ran");

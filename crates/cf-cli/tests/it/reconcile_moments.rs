@@ -263,11 +263,36 @@ fn nothing_of_a_source_is_applied_while_an_agent_is_stopping() {
     ws.set("a", "BLOCKED");
     ws.wait_for_phase("a", "stopping");
     ws.set("a", "DONE");
-    assert!(process::alive(pid) || !ws.events_of("BATCH_TASK_SKIPPED", "a").is_empty());
+    ws.wait_for_event("BATCH_TASK_SKIPPED", "a");
+    assert!(
+        !process::alive(pid),
+        "the end of the agent is verified first"
+    );
     batch.wait().ok();
-    assert!(!process::alive(pid));
     ws.ended("a", "SKIPPED", "externally completed");
     assert_eq!(ws.status("a"), "DONE");
+    let told: Vec<String> = ws
+        .events()
+        .into_iter()
+        .filter(|event| {
+            event["type"] == "ATTEMPT_ENDED"
+                || event["type"]
+                    .as_str()
+                    .is_some_and(|kind| kind.starts_with("BATCH_TASK_"))
+        })
+        .map(|event| event["type"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "BATCH_TASK_QUEUED",
+            "BATCH_TASK_STARTED",
+            "BATCH_TASK_STOPPING",
+            "ATTEMPT_ENDED",
+            "BATCH_TASK_KILLED",
+            "BATCH_TASK_SKIPPED"
+        ]
+    );
 }
 
 #[test]

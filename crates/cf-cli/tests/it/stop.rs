@@ -147,6 +147,33 @@ fn stop_without_an_id_wants_exactly_one_running_batch() {
 }
 
 #[test]
+fn stop_without_an_id_does_not_count_a_batch_whose_conductor_is_gone() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    ws.add("b", &waiter("b"));
+    let dead = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    let dead_id = ws.batch_id();
+    dead.kill9();
+    ws.cf(["stop"])
+        .refused()
+        .says("no batch is running")
+        .says(&dead_id[..8]);
+    let live = ws.start(["b"]);
+    ws.wait_for_pid("b.pid");
+    ws.cf(["stop"]).ok();
+    ws.touch("b.go");
+    live.wait().code(5);
+    assert_eq!(
+        ws.sql(&format!(
+            "SELECT coalesce(stop, 'none') FROM batch WHERE id = '{dead_id}'"
+        )),
+        "none"
+    );
+    ws.touch("a.go");
+}
+
+#[test]
 fn a_batch_is_found_by_a_prefix_of_its_id() {
     let ws = workspace();
     ws.add("a", "true");
@@ -167,9 +194,11 @@ fn work_stop_ends_one_agent_and_the_batch_goes_on_without_it() {
     ws.add("b", "touch b.ran");
     let batch = ws.start(["a", "b"]);
     let pid = ws.wait_for_pid("a.pid");
-    ws.cf(["work", "stop", "a"]).ok();
-    batch.wait().code(3);
+    ws.cf(["work", "stop", "a"])
+        .ok()
+        .says("stopped a; it is READY");
     assert!(!process::alive(pid));
+    batch.wait().code(3);
     ws.ended("a", "CANCELLED", "stopped by hand");
     assert_eq!(ws.status("a"), "READY");
     assert_eq!(
@@ -180,24 +209,62 @@ fn work_stop_ends_one_agent_and_the_batch_goes_on_without_it() {
     assert!(ws.exists("b.ran"));
 }
 
-#[test]
-fn work_stop_hold_blocks_the_task() {
+#[test_case("30s"; "with passes")]
+#[test_case("0"; "without passes")]
+fn work_stop_hold_blocks_the_task(interval: &str) {
     let ws = workspace();
     ws.add("a", &sleeper("a"));
     ws.add("b", "true");
-    let batch = ws.start(["a", "b"]);
+    let batch = ws.start(["a", "b", "--reconcile-interval", interval]);
     let pid = ws.wait_for_pid("a.pid");
-    ws.cf(["work", "stop", "a", "--hold"]).ok();
-    batch.wait().code(4);
+    let stopped = ws.cf(["work", "stop", "a", "--hold", "--json"]).json();
     assert!(!process::alive(pid));
-    ws.ended("a", "BLOCKED", "");
+    assert_eq!(stopped["ended"], true);
+    assert_eq!(stopped["status"], "BLOCKED");
+    let requested = &ws.events_of("TASK_STOP_REQUESTED", "a")[0];
+    assert_eq!(requested["data"]["hold"], true);
+    batch.wait().code(4);
+    ws.ended("a", "BLOCKED", "stopped by hand");
     assert_eq!(ws.status("a"), "BLOCKED");
+    assert_eq!(ws.lines("a.pid"), 1);
+    assert_eq!(ws.status("b"), "DONE");
+}
+
+#[test]
+fn work_stop_without_passes_gives_the_task_back() {
+    let ws = workspace();
+    ws.add("a", &sleeper("a"));
+    let batch = ws.start(["a", "--reconcile-interval", "0"]);
+    ws.wait_for_pid("a.pid");
+    ws.cf(["work", "stop", "a"])
+        .ok()
+        .says("stopped a; it is READY");
+    batch.wait().code(3);
+    ws.ended("a", "CANCELLED", "stopped by hand");
+    assert_eq!(ws.status("a"), "READY");
+}
+
+#[test]
+fn work_stop_keeps_what_a_person_made_of_the_task() {
+    let ws = workspace();
+    ws.add("a", &stubborn("a"));
+    let batch = ws.start(["a", "--kill-grace", "500ms"]);
+    ws.wait_for_pid("a.pid");
+    ws.set("a", "DONE");
+    ws.cf(["work", "stop", "a", "--hold"]).ok();
+    batch.wait();
+    assert_eq!(ws.status("a"), "DONE");
 }
 
 #[test]
 fn work_stop_of_a_task_that_does_not_run_changes_nothing() {
     let ws = workspace();
     ws.add("a", "true");
-    ws.cf(["work", "stop", "a"]);
+    let before = ws.events().len();
+    ws.cf(["work", "stop", "a"])
+        .refused()
+        .says("no running agent");
+    ws.cf(["work", "stop", "a", "--hold"]).refused();
     assert_eq!(ws.status("a"), "READY");
+    assert_eq!(ws.events().len(), before);
 }

@@ -469,3 +469,102 @@ fn events_are_only_ever_appended() {
         .collect();
     assert!(seqs.windows(2).all(|pair| pair[0] < pair[1]), "{seqs:?}");
 }
+
+#[test]
+fn an_ambiguous_prefix_is_counted_in_full() {
+    let ws = workspace();
+    ws.cf(["tasks", "import", ws.plan(&plan_of(25, "true"))])
+        .ok();
+    ws.sql_do("UPDATE task SET id = 'abcd' || substr(id, 5)");
+    ws.cf(["tasks", "show", "abcd"])
+        .refused()
+        .says("may mean 25 tasks: abcd")
+        .says(", …");
+    ws.sql_do("DELETE FROM task WHERE pk > 2");
+    ws.cf(["tasks", "show", "abcd"])
+        .refused()
+        .says("may mean 2 tasks: abcd")
+        .never_says("…");
+}
+
+#[test]
+fn an_id_that_cannot_be_read_is_an_error_and_no_crash() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.task("b").run("true").after("a").add();
+    ws.sql_do("PRAGMA foreign_keys = off; UPDATE task SET id = 'ffff-nonsense' WHERE key = 'a'");
+    ws.cf(["tasks", "show", "a"])
+        .refused()
+        .never_says("panicked");
+    ws.cf(["tasks", "show", "ffff"])
+        .refused()
+        .never_says("panicked");
+    ws.sql_do("PRAGMA foreign_keys = off; UPDATE dependency SET depends_on = 'nonsense'");
+    ws.cf(["tasks", "show", "b"])
+        .refused()
+        .never_says("panicked");
+}
+
+#[test]
+fn a_word_in_the_log_that_a_newer_program_wrote_is_shown_and_ends_nothing() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let batch = ws.start(["a", "--reconcile-interval", "100ms"]);
+    ws.wait_for_pid("a.pid");
+    let (id, batch_id) = (ws.id("a"), ws.batch_id());
+    ws.sql_do(&format!(
+        "INSERT INTO event (at_ms, type, task, batch, actor, data) \
+         VALUES (0, 'TASK_FROM_THE_FUTURE', '{id}', '{batch_id}', 'cli', '{{\"x\":1}}')"
+    ));
+    let written = ws.events_of("TASK_FROM_THE_FUTURE", "a");
+    assert_eq!(written.len(), 1);
+    assert_eq!(written[0]["data"]["x"], 1);
+    ws.cf(["events"]).ok().says("TASK_FROM_THE_FUTURE");
+    ws.cf(["tasks", "show", "a"])
+        .ok()
+        .says("TASK_FROM_THE_FUTURE");
+    // The conductor reads on past it.
+    ws.set("a", "DONE");
+    batch.wait().ok();
+    ws.ended("a", "SKIPPED", "externally completed");
+    ws.cf(["work", "batch", "follow"]).ok();
+}
+
+#[test]
+fn a_folder_in_which_others_could_put_a_database_becomes_no_workspace() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let ws = empty_folder();
+    let folder = ws.root().join(".cf");
+    std::fs::create_dir(&folder).expect("the folder is ours");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).expect("it is ours");
+    ws.cf(["init"]).refused().says("others may write to it");
+    assert!(!ws.exists(".cf/state.db"));
+    let plan = ws.plan(&plan_of(1, "touch ran"));
+    ws.run(["--file", plan])
+        .refused()
+        .says("others may write to it");
+    assert!(!ws.exists("ran"));
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+    std::os::unix::fs::symlink("/tmp", folder.join("logs")).expect("the folder is ours");
+    ws.cf(["init"]).refused().says("symbolic link");
+    std::fs::remove_file(folder.join("logs")).expect("it is ours");
+    ws.cf(["init"]).ok();
+    assert!(ws.exists(".cf/state.db"));
+}
+
+#[test]
+fn a_list_of_tasks_in_a_pipe_is_a_line_a_task() {
+    let ws = workspace();
+    for title in ["one\ntwo", "a\ttab\rand \u{2028}more", "\u{1b}[2Jclear"] {
+        ws.cf(["tasks", "add", title]).ok();
+    }
+    let listed = ws.cf(["tasks", "list"]).ok().stdout();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed:?}");
+    for line in lines {
+        assert_eq!(line.split('\t').count(), 6, "{line:?}");
+        assert!(!line.contains(['\r', '\u{1b}', '\u{2028}']), "{line:?}");
+    }
+    let coloured = ws.cf(["tasks", "list", "--color", "always"]).ok().stdout();
+    assert_eq!(coloured.lines().count(), 4, "{coloured:?}");
+}

@@ -1,6 +1,6 @@
 //! Applies what the sources found: each action's effect on where a task stands, with its intent stored first.
 
-use cf_core::{Actor, Outcome, Phase, TaskId, TaskStatus};
+use cf_core::{Actor, EventType, Outcome, Phase, TaskId, TaskStatus};
 use cf_reconcile::{
     AfterStop, Effect, Evidence, LiveClaim, Merged, Reason, ReconcileAction, ReconciliationResult,
     SourceName, Stored, plan,
@@ -10,28 +10,40 @@ use super::take_up;
 use super::turn::{Core, Why};
 use crate::schedule::Gate;
 use crate::source::as_if_queued;
+use crate::store::event::Event;
 use crate::store::task::{StatusWrite, TaskStanding};
-use crate::store::{Result, Tx};
+use crate::store::{Result, StoreError, Tx};
 
 impl Core {
     /// Applies one merged finding, if the task is still as it was when the source looked; else it is looked at again.
     pub(super) fn apply(&mut self, tx: &mut Tx<'_>, found: Merged) -> Result<()> {
-        let finding = found.winner;
-        let task = finding.task_id;
+        let task = found.winner.task_id;
         let Some(row) = self.schedule.row(task) else {
             return Ok(());
         };
         let phase = row.phase;
         let standing = tx.reader().standing(task)?;
-        if phase != finding.believed || is_outdated(&finding, standing.as_ref()) {
+        let outdated = std::iter::once(&found.winner)
+            .chain(&found.also)
+            .any(|finding| is_outdated(finding, standing.as_ref()));
+        if phase != found.winner.believed || outdated {
             self.relook.insert(task);
             return Ok(());
         }
+        self.keep_other_reasons(tx, &found)?;
+        for context in found.contexts() {
+            self.tell_comments(tx, context, phase)?;
+        }
+        let finding = found.winner;
         self.saw(tx, task, standing.as_ref())?;
-        if finding.action != ReconcileAction::None {
+        let effect = plan(finding.action, phase);
+        if effect != Effect::Nothing {
             self.disturbed_at = Some(self.clock);
         }
-        match plan(finding.action, phase) {
+        if finding.source == SourceName::Github {
+            self.note_closing(tx, &finding, effect)?;
+        }
+        match effect {
             Effect::Nothing => self.nothing_to_do(tx, &finding, standing.as_ref()),
             Effect::DropFromQueue | Effect::FinishSkipped => {
                 self.write_asked(tx, &finding)?;
@@ -49,12 +61,16 @@ impl Core {
             }
             Effect::StopThen(after) => self.stop_for(tx, finding, after),
             Effect::Hold => {
+                self.ask_or_write(tx, &finding)?;
+                let standing = tx.reader().standing(task)?;
                 self.hold(tx, task, Some(finding), standing.as_ref());
                 Ok(())
             }
             Effect::BackToQueue => self.requeue(tx, finding, standing.as_ref()),
-            // Comments are stored by the source that read them, in the same transaction as its watermark.
-            Effect::StoreContext | Effect::StoreContextLive => Ok(()),
+            Effect::StoreContext | Effect::StoreContextLive => {
+                self.tell_comments(tx, &finding, phase)?;
+                self.nothing_to_do(tx, &finding, standing.as_ref())
+            }
         }
     }
 
@@ -114,7 +130,11 @@ impl Core {
 
     /// Writes the status that a source asks for, when it is not the stored one. The local source asks only for what is
     /// stored, except for a requeue.
-    fn write_asked(&mut self, tx: &mut Tx<'_>, finding: &ReconciliationResult) -> Result<()> {
+    pub(super) fn write_asked(
+        &mut self,
+        tx: &mut Tx<'_>,
+        finding: &ReconciliationResult,
+    ) -> Result<()> {
         let Some(to) = finding.external_status else {
             return Ok(());
         };
@@ -124,11 +144,59 @@ impl Core {
         }
         let by = match &finding.source {
             SourceName::Github => Actor::Github(host(&finding.evidence)),
-            SourceName::Local | SourceName::Other(_) => self.actor(),
+            SourceName::Local => self.actor(),
+            // It describes the world, as a tracker does, and is not bound to what a batch may do.
+            SourceName::Other(_) => Actor::System,
         };
-        if let StatusWrite::Changed { .. } = tx.write_status(&task, to, &by, None)? {
-            self.schedule
-                .saw(finding.task_id, Stored::Status(to), LiveClaim::None);
+        match tx.write_status(&task, to, &by, None) {
+            Ok(StatusWrite::Changed { .. }) => {
+                self.schedule
+                    .saw(finding.task_id, Stored::Status(to), LiveClaim::None);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            // What a source asks for may be impossible (nothing leaves MERGED); that is noted, and no error of the batch.
+            Err(StoreError::Transition { source, .. }) => {
+                tx.append(
+                    Event::new(EventType::SourceNotice)
+                        .task(finding.task_id)
+                        .batch(self.batch)
+                        .with("source", finding.source.as_str())
+                        .with("refused", source.to_string()),
+                )?;
+                Ok(())
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Keeps the reasons of the findings that lost to another source's.
+    fn keep_other_reasons(&self, tx: &mut Tx<'_>, found: &Merged) -> Result<()> {
+        let others: Vec<serde_json::Value> = found
+            .also
+            .iter()
+            // New comments are told by an event of their own.
+            .filter(|finding| {
+                !matches!(
+                    finding.action,
+                    ReconcileAction::None | ReconcileAction::LogContext
+                )
+            })
+            .map(|finding| {
+                serde_json::json!({
+                    "action": finding.action.as_str(),
+                    "reason": finding.reason.to_string(),
+                    "source": finding.source.as_str(),
+                })
+            })
+            .collect();
+        if !others.is_empty() {
+            tx.append(
+                Event::new(EventType::SourceNotice)
+                    .task(found.winner.task_id)
+                    .batch(self.batch)
+                    .with("also", others),
+            )?;
         }
         Ok(())
     }
@@ -139,7 +207,7 @@ impl Core {
         finding: ReconciliationResult,
         after: AfterStop,
     ) -> Result<()> {
-        self.write_asked(tx, &finding)?;
+        self.ask_or_write(tx, &finding)?;
         let reason = finding.reason.clone();
         let why = Why::Finding {
             after,

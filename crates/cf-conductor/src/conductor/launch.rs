@@ -10,13 +10,13 @@ use std::time::Duration;
 use cf_core::{AttemptId, BatchId, BlockerStatus, Outcome, TaskId};
 use rustix::fs::OFlags;
 
-use super::Setup;
+use super::{Setup, context};
 use crate::engine::{
     CfVariables, Engine, EngineName, Home, Start, StdinFrom, SuccessRule, agent_environment,
     last_lines, script_invocation,
 };
 use crate::process::Identity;
-use crate::prompt::{Answer, Channel, CommentsFrom, Dependency, Failure, Origin, Prompt, Reply};
+use crate::prompt::{Answer, Channel, Dependency, Failure, Origin, Prompt, Reply};
 use crate::settings::Settings;
 use crate::store::task::Task;
 use crate::store::{Reader, Store, StoreError};
@@ -97,6 +97,16 @@ pub(super) enum LaunchError {
     NoEngine(String),
 }
 
+impl LaunchError {
+    /// Whether the same start may succeed later: nothing is wrong with the task, its engine or the settings.
+    pub(super) const fn is_passing(&self) -> bool {
+        match self {
+            Self::Store(_) | Self::File { .. } => true,
+            Self::Invocation(_) | Self::Fence(_) | Self::NoEngine(_) => false,
+        }
+    }
+}
+
 /// Where an attempt keeps its own files.
 pub(super) struct Folder(PathBuf);
 
@@ -131,8 +141,18 @@ pub(super) fn job(
             if engine.home == Home::Attempt {
                 make_folder(&folder.file("home"))?;
             }
-            let prompt = store
-                .read(|reader| Ok(prompt(setup, reader, launch, batch, engine, &context_file)))??;
+            let prompt = store.read(|reader| {
+                let told = prompt(
+                    setup,
+                    reader,
+                    settings,
+                    launch,
+                    batch,
+                    engine,
+                    &context_file,
+                );
+                Ok(told)
+            })??;
             let prompt = prompt.render(std::iter::repeat_with(|| {
                 uuid::Uuid::new_v4().simple().to_string()
             }))?;
@@ -239,6 +259,7 @@ fn engine<'a>(
 fn prompt(
     setup: &Setup,
     reader: &Reader<'_>,
+    settings: &Settings,
     launch: &Launch,
     batch: BatchId,
     engine: &Engine,
@@ -264,12 +285,17 @@ fn prompt(
         label: task.label().to_string(),
         title: task.title.clone(),
         description: task.description.clone(),
-        origin: Origin::Owner,
+        origin: match &task.origin {
+            None => Origin::Owner,
+            Some(place) => Origin::Outside {
+                place: place.clone(),
+            },
+        },
         generation: launch.generation,
         dependencies: dependencies(reader, task.id, batch)?,
         answers,
-        comments: Vec::new(),
-        comments_from: CommentsFrom::Members,
+        comments: context::for_agents(&reader.comments(task.id)?),
+        comments_from: settings.github.comments_from,
         previous: if launch.generation > 1 {
             previous(setup, reader, launch, engine.success)?
         } else {

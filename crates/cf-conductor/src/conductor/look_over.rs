@@ -20,6 +20,20 @@ pub struct LookOver {
     pub unknown: Vec<(String, String)>,
 }
 
+/// Closes the attempts, of every batch, that could not be ended and whose survivors are gone by now, and resolves the
+/// questions about them. What an agent of a live conductor left is its conductor's to look after as well; whoever is
+/// first does it.
+///
+/// # Errors
+///
+/// The store refuses.
+pub fn settle_receipts(store: &mut Store) -> Result<(), ConductorError> {
+    Ok(super::recover::clean_up_all(
+        store,
+        &cf_core::Actor::System,
+    )?)
+}
+
 /// Asks the sources about the tasks of every batch that has not ended (only these tasks, when some are given). Changes
 /// nothing.
 ///
@@ -58,7 +72,9 @@ pub fn look_over(
                     ask_grace: AskGrace::Running,
                 });
             }
-            list.push((batch.id, asked));
+            if only.is_none() || !asked.is_empty() {
+                list.push((batch.id, asked));
+            }
         }
         Ok(list)
     })?;
@@ -72,7 +88,7 @@ pub fn look_over(
             unknown: pass
                 .unknown
                 .into_iter()
-                .map(|(source, why)| (source.as_str().to_owned(), why))
+                .map(|unread| (unread.source.as_str().to_owned(), unread.why))
                 .collect(),
         });
     }

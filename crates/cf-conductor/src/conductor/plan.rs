@@ -1,11 +1,12 @@
 //! What a batch is going to do, worked out and checked before anything is stored.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::OsStr;
 
-use cf_core::{Graph, GraphError, TaskId, TaskLabel, TaskStatus};
+use cf_core::{BatchId, Graph, GraphError, Isolation, TaskId, TaskLabel, TaskStatus};
 
-use super::{ConductorError, Setup};
+use super::{ConductorError, Goal, Setup};
 use crate::engine::{Engine, EngineName, agents_on_path, find_program};
 use crate::settings::Settings;
 use crate::store::task::Task;
@@ -68,7 +69,7 @@ pub struct Plan {
     /// The engines that are used, each with the program that was found for it.
     pub engines: Vec<(Engine, String)>,
     /// Live batches of the same workspace that work in the same tree.
-    pub neighbours: Vec<cf_core::BatchId>,
+    pub neighbours: Vec<BatchId>,
 }
 
 /// Works out what a batch would do, and refuses what cannot be run. Stores nothing.
@@ -112,6 +113,7 @@ fn plan(
     for (task, on) in &edges {
         depends_on.entry(*task).or_default().push(*on);
     }
+    refuse_isolation(settings)?;
     let left_out = check_outside(reader, setup, &mut tasks, &depends_on, selection, force)?;
     let ids: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
     let graph = Graph::new(
@@ -155,10 +157,7 @@ fn plan(
             },
         );
     }
-    let neighbours = match settings.isolation {
-        cf_core::Isolation::Worktree => Vec::new(),
-        cf_core::Isolation::None => setup.workspace.live_batches()?,
-    };
+    let neighbours = neighbours(reader, setup)?;
     let mut engines: Vec<(Engine, String)> = used.into_values().collect();
     engines.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     Ok(Plan {
@@ -170,6 +169,83 @@ fn plan(
         engines,
         neighbours,
     })
+}
+
+/// Refuses a resume that could not start its agents: asks of the tasks that it would take up what [`prepare`] asks of
+/// those of a new batch. Stores nothing.
+///
+/// # Errors
+///
+/// As [`check_engines`], or the store cannot be read.
+pub fn check_resume(
+    store: &Store,
+    setup: &Setup,
+    settings: &Settings,
+    batch: BatchId,
+    force: bool,
+) -> Result<(), ConductorError> {
+    let tasks = store.read(|reader| {
+        let goal = Goal::Resume(settings.clone(), force);
+        let mut tasks = Vec::new();
+        for row in reader.batch_tasks(batch)? {
+            if super::run::is_taken_up(reader, &row, &goal, force)?
+                && !reader.has_open_attempt(row.task)?
+            {
+                tasks.push(row.task);
+            }
+        }
+        Ok(tasks)
+    })?;
+    check_engines(store, setup, settings, &tasks, force)
+}
+
+/// Refuses tasks whose agents cannot be started. What is done already (unless `force` runs it again) or deleted needs no
+/// agent. Stores nothing.
+///
+/// # Errors
+///
+/// An engine that is missing or unknown, an agent program that is not there, an isolation that does not exist: named,
+/// with what to do.
+pub fn check_engines(
+    store: &Store,
+    setup: &Setup,
+    settings: &Settings,
+    tasks: &[TaskId],
+    force: bool,
+) -> Result<(), ConductorError> {
+    refuse_isolation(settings)?;
+    store.read(|reader| {
+        let mut used = HashMap::new();
+        Ok(tasks.iter().try_for_each(|id| {
+            let task = reader.task(*id)?;
+            if !task.deleted && standing(reader, &task, force)? != Standing::AlreadyDone {
+                engine_of(setup, &task, settings, &mut used)?;
+            }
+            Ok(())
+        }))
+    })?
+}
+
+/// Nothing gives agents a tree of their own yet, and a batch that believes they have one would let them overwrite each
+/// other's work.
+fn refuse_isolation(settings: &Settings) -> Result<(), ConductorError> {
+    match settings.isolation {
+        Isolation::None => Ok(()),
+        Isolation::Worktree => Err(ConductorError::Refused {
+            what: "isolation `worktree` is not available yet".to_owned(),
+            hint: Some(
+                "use `--isolation none`; the serial strategy keeps agents out of each other's way"
+                    .to_owned(),
+            ),
+        }),
+    }
+}
+
+/// The live batches of the workspace, whose agents work in the same tree.
+fn neighbours(reader: &Reader<'_>, setup: &Setup) -> Result<Vec<BatchId>, ConductorError> {
+    let mut live = reader.unfinished_batches()?;
+    live.retain(|batch| setup.workspace.conductor_of(batch.id).is_some());
+    Ok(live.into_iter().map(|batch| batch.id).collect())
 }
 
 fn standing(reader: &Reader<'_>, task: &Task, force: bool) -> Result<Standing, ConductorError> {
@@ -188,6 +264,9 @@ fn standing(reader: &Reader<'_>, task: &Task, force: bool) -> Result<Standing, C
     })
 }
 
+/// How many unmet dependencies a refusal names.
+const NAMED: usize = 20;
+
 /// Refuses unmet dependencies outside the batch by name, unless a live claim works on them. `--all-ready` leaves the
 /// tasks out that have one, and then those that depend on what was left out.
 fn check_outside(
@@ -198,65 +277,94 @@ fn check_outside(
     selection: &Selection,
     force: bool,
 ) -> Result<Vec<(TaskLabel, String)>, ConductorError> {
-    let mut inside: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
-    let mut left_out = Vec::new();
-    loop {
-        let mut out = HashSet::new();
-        let mut refused = Vec::new();
-        for task in tasks.iter() {
-            let runs = !(task.status.is_done() && (!force || task.status == TaskStatus::Merged));
-            for on in depends_on
-                .get(&task.id)
-                .into_iter()
-                .flatten()
-                .filter(|on| !inside.contains(on) && runs)
-            {
-                let other = reader.task(*on)?;
-                if other.status.is_done() && !reader.has_open_attempt(other.id)? {
-                    continue;
-                }
-                if is_claimed(reader, setup, &other)? {
-                    continue;
-                }
-                match selection {
-                    Selection::AllReady => {
-                        if out.insert(task.id) {
-                            left_out.push((
-                                task.label(),
-                                format!("depends on {} ({})", other.label(), other.status),
-                            ));
-                        }
-                    }
-                    Selection::Tasks(_) => {
-                        refused.push(format!(
-                            "{} depends on {} ({})",
-                            task.label(),
-                            other.label(),
-                            other.status
-                        ));
-                    }
-                }
+    let inside: HashMap<TaskId, usize> = tasks
+        .iter()
+        .enumerate()
+        .map(|(at, task)| (task.id, at))
+        .collect();
+    let runs =
+        |task: &Task| !(task.status.is_done() && (!force || task.status == TaskStatus::Merged));
+    let mut dependents: HashMap<TaskId, Vec<usize>> = HashMap::new();
+    // Asked once for each task outside, however many depend on it.
+    let mut outside: HashMap<TaskId, Option<String>> = HashMap::new();
+    let mut unmet: Vec<(usize, String)> = Vec::new();
+    for (at, task) in tasks.iter().enumerate().filter(|(_, task)| runs(task)) {
+        for on in depends_on.get(&task.id).into_iter().flatten() {
+            if inside.contains_key(on) {
+                dependents.entry(*on).or_default().push(at);
+                continue;
+            }
+            let missing = match outside.entry(*on) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(unmet_outside(reader, setup, *on)?),
+            };
+            if let Some(missing) = missing {
+                unmet.push((at, missing.clone()));
             }
         }
-        if !refused.is_empty() {
-            refused.truncate(20);
-            return Err(ConductorError::Refused {
-                what: format!(
-                    "dependencies outside the batch are not met: {}",
-                    refused.join("; ")
-                ),
-                hint: Some("add them to the batch, or finish them first".to_owned()),
-            });
-        }
-        if out.is_empty() {
-            return Ok(left_out);
-        }
-        tasks.retain(|task| !out.contains(&task.id));
-        inside.retain(|id| !out.contains(id));
+    }
+    if *selection != Selection::AllReady {
+        return match unmet.len() {
+            0 => Ok(Vec::new()),
+            _ => Err(refuse_outside(tasks, &unmet)),
+        };
+    }
+    let mut reasons: HashMap<usize, String> = HashMap::new();
+    let mut left_out = Vec::new();
+    let mut next = VecDeque::from(unmet);
+    while let Some((at, missing)) = next.pop_front() {
+        let Entry::Vacant(new) = reasons.entry(at) else {
+            continue;
+        };
+        left_out.push((tasks[at].label(), format!("depends on {missing}")));
+        new.insert(missing);
+        let own = format!("{} ({})", tasks[at].label(), tasks[at].status);
+        let dependents = dependents.get(&tasks[at].id).into_iter().flatten();
+        next.extend(dependents.map(|dependent| (*dependent, own.clone())));
+    }
+    let mut at = 0;
+    tasks.retain(|_| {
+        at += 1;
+        !reasons.contains_key(&(at - 1))
+    });
+    Ok(left_out)
+}
+
+/// What a task outside the batch is called when nobody who is alive works on it and it is not done; nothing when it is
+/// met, or will be.
+fn unmet_outside(
+    reader: &Reader<'_>,
+    setup: &Setup,
+    on: TaskId,
+) -> Result<Option<String>, ConductorError> {
+    let other = reader.task(on)?;
+    let met = other.status.is_done() && !reader.has_open_attempt(on)?;
+    if met || is_claimed(reader, setup, &other)? {
+        return Ok(None);
+    }
+    Ok(Some(format!("{} ({})", other.label(), other.status)))
+}
+
+fn refuse_outside(tasks: &[Task], unmet: &[(usize, String)]) -> ConductorError {
+    let mut named: Vec<String> = unmet
+        .iter()
+        .take(NAMED)
+        .map(|(at, missing)| format!("{} depends on {missing}", tasks[*at].label()))
+        .collect();
+    if unmet.len() > NAMED {
+        named.push(format!("and {} more", unmet.len() - NAMED));
+    }
+    ConductorError::Refused {
+        what: format!(
+            "dependencies outside the batch are not met: {}",
+            named.join("; ")
+        ),
+        hint: Some("add them to the batch, or finish them first".to_owned()),
     }
 }
 
-/// Whether somebody who is alive works on a task: its batch has a conductor, or its agent lives.
+/// Whether a task has a claim that ends by itself: its batch has a conductor, its agent lives, or its agent has ended
+/// and nobody has settled that yet, which the batch does that meets it.
 fn is_claimed(reader: &Reader<'_>, setup: &Setup, task: &Task) -> Result<bool, ConductorError> {
     if let Some(batch) = task.claim
         && setup.workspace.conductor_of(batch).is_some()
@@ -266,7 +374,7 @@ fn is_claimed(reader: &Reader<'_>, setup: &Setup, task: &Task) -> Result<bool, C
     Ok(reader
         .open_attempts_of(task.id)?
         .iter()
-        .any(|attempt| super::recover::is_alive(&setup.workspace, attempt)))
+        .any(|attempt| attempt.end.is_none()))
 }
 
 /// The engine of a task, with its program found, or a refusal that names what is there.

@@ -23,9 +23,10 @@ use super::settle::Judged;
 use super::turn::{Core, Running};
 use crate::engine::{SuccessRule, last_lines};
 use crate::executor::{Fate, Note};
-use crate::process::{Process, lock_held};
+use crate::process::{Lost, Process, SessionTrust, lock_held, remains};
 use crate::store::attempt::{Attempt, AttemptResult};
-use crate::store::{Reader, Result, Store, Tx};
+use crate::store::event::Event;
+use crate::store::{Durability, Reader, Result, Store, Tx};
 use crate::supervise::{Ended, How, Limit, Stage, record_path};
 use crate::workspace::Workspace;
 
@@ -56,6 +57,7 @@ pub(super) fn running(
         && task.attempt == Some(attempt.id);
     Ok(Running {
         attempt: attempt.id,
+        generation: attempt.generation,
         task: attempt.task,
         stage: attempt.stage,
         identity: attempt.supervisor.clone(),
@@ -139,18 +141,38 @@ impl Core {
     }
 
     /// Closes unclean attempts whose survivors are gone, and resolves the questions about them. Returns their tasks.
-    pub(super) fn clean_up(&mut self, store: &mut Store) -> Result<()> {
-        let gone = store.read(|reader| gone(reader, self.unclean.iter().copied()))?;
+    pub(super) fn clean_up(&mut self, store: &mut Store) -> Result<Vec<Event>> {
+        let gone = store.read(|reader| {
+            let mut unclean = self.unclean.clone();
+            if self.schedule.waits_for_claims() {
+                // What another batch left behind is nobody else's to look after when that batch has ended.
+                for task in self.schedule.waited_for() {
+                    let open = reader.open_attempts_of(task)?;
+                    unclean.extend(
+                        open.iter()
+                            .filter(|attempt| attempt.end.is_some())
+                            .map(|attempt| attempt.id),
+                    );
+                }
+            }
+            gone(reader, unclean.into_iter())
+        })?;
         if gone.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let by = self.actor();
-        let tasks = store.write(&by, |tx| close(tx, &gone))?;
+        let (tasks, events) = store.write_as(&by, Durability::Full, |tx| close(tx, &gone))?;
         for attempt in &gone {
             self.unclean.remove(&attempt.id);
         }
+        store.read(|reader| {
+            for &task in &tasks {
+                self.claim_ended(reader, task)?;
+            }
+            Ok(())
+        })?;
         self.relook.extend(tasks);
-        Ok(())
+        Ok(events)
     }
 }
 
@@ -184,19 +206,26 @@ fn gone(reader: &Reader<'_>, attempts: impl Iterator<Item = AttemptId>) -> Resul
     let mut gone = Vec::new();
     for id in attempts {
         let attempt = reader.attempt(id)?;
-        let survives = match attempt
-            .record
-            .clone()
-            .map(serde_json::from_value::<Survivors>)
-        {
-            Some(Ok(left)) => {
-                !attempt.supervisor.is_local()
-                    || left.unlisted > 0
-                    || left.survivors.iter().any(Process::alive)
-            }
-            // Of survivors that no record lists nothing is known: a person has to say that they are gone.
-            Some(Err(_)) | None => true,
-        };
+        let mut asked = reader.blockers_of_attempt(attempt.id)?;
+        asked.retain(|blocker| blocker.asked_by == cf_core::Asker::System);
+        let vouched_for = !asked.is_empty()
+            && asked
+                .iter()
+                .all(|blocker| blocker.status != cf_core::BlockerStatus::Open);
+        let survives = !vouched_for
+            && match attempt
+                .record
+                .clone()
+                .map(serde_json::from_value::<Survivors>)
+            {
+                Some(Ok(left)) => {
+                    !attempt.supervisor.is_local()
+                        || left.survivors.iter().any(Process::alive)
+                        || (left.unlisted > 0 && !remains(&lost(&attempt)).is_empty())
+                }
+                // Of survivors that no record lists nothing is known: a person has to say that they are gone.
+                Some(Err(_)) | None => true,
+            };
         let rebooted =
             crate::process::boot_id().is_ok_and(|boot| boot != attempt.supervisor.boot_id);
         if rebooted || !survives {
@@ -204,6 +233,16 @@ fn gone(reader: &Reader<'_>, attempts: impl Iterator<Item = AttemptId>) -> Resul
         }
     }
     Ok(gone)
+}
+
+/// What is left of an attempt whose record could not list all of it is looked for as after a dead supervisor.
+fn lost(attempt: &Attempt) -> Lost {
+    Lost {
+        attempt: attempt.id,
+        session: attempt.supervisor.pid,
+        trust: SessionTrust::IfMarked,
+        roots: Vec::new(),
+    }
 }
 
 fn close(tx: &mut Tx<'_>, gone: &[Attempt]) -> Result<Vec<TaskId>> {
@@ -306,6 +345,10 @@ fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::P
     } else {
         by_rule(rule, note.stage, ending, log, record)
     };
+    if !ended.clean {
+        // Whatever the verdict: something of the attempt is alive, and until it is gone nothing else may start.
+        result.end = AttemptEnd::Unclean;
+    }
     result.left_behind = ended.left_behind;
     let mut judged = judged(note, result, cause, !ended.retires);
     judged.survivors.clone_from(&ended.survivors);

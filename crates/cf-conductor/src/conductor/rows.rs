@@ -38,6 +38,10 @@ fn store_one(core: &mut Core, tx: &mut Tx<'_>, mut change: Changed) -> Result<()
         // While it was finished nobody asked what others made of it.
         core.relook.insert(task);
     }
+    if core.linked.contains(&task) && matches!(change.row.phase, Phase::Held | Phase::Finished) {
+        // What was found while its agent was being stopped was not applied.
+        core.relook.insert(task);
+    }
     if let Some(event) = event(core, &change) {
         let seq = tx.append(event)?;
         if change.row.phase == Phase::Finished {
@@ -124,7 +128,7 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
     {
         event = event
             .attempt(running.attempt)
-            .with("attempt", change.row.attempts);
+            .with("generation", running.generation);
     }
     if kind == EventType::BatchTaskRetrying
         && let Some(due) = change.row.not_before
@@ -146,6 +150,17 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
         Some(finding) => Some(with_finding(event, finding)),
         None => Some(event),
     }
+}
+
+/// The event of comments that are told.
+pub(super) fn context(batch: BatchId, finding: &ReconciliationResult, count: usize) -> Event {
+    let event = Event::new(EventType::BatchTaskContext)
+        .task(finding.task_id)
+        .batch(batch)
+        .with("phase_before", finding.believed.as_str())
+        .with("phase", finding.believed.as_str())
+        .with("comments", count);
+    with_finding(event, finding)
 }
 
 /// The event of an agent that was stopped for what a source found, told when its end is verified.

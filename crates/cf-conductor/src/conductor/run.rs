@@ -1,6 +1,8 @@
 //! The loop itself: it waits, looks, decides with [`Core::turn`], stores, and then lets the effects happen.
 
-use std::collections::HashMap;
+mod follow;
+
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,13 +16,16 @@ use super::plan::Plan;
 use super::settle::Judged;
 use super::take_up::{self, Again};
 use super::turn::{AtGate, Core, News};
+use follow::{Arrival, Follower, next_arrival};
+
 use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover, rows};
-use crate::executor::{Adopted, Executor, Fate, LocalExecutor, LocalOptions, Note};
+use crate::executor::{Adopted, Executor, ExecutorError, Fate, LocalExecutor, LocalOptions, Note};
 use crate::process;
+use crate::schedule::Mode;
 use crate::settings::Settings;
 use crate::store::batch::{Batch, BatchTask, Stop};
 use crate::store::event::Event;
-use crate::store::{Durability, Reader, Store, StoreError, now};
+use crate::store::{Durability, Reader, Store, StoreError, Tx, now};
 use crate::wake::Watch;
 use crate::workspace::BatchLock;
 
@@ -34,6 +39,12 @@ const POLL: Duration = Duration::from_millis(100);
 /// How long a store that refused is left alone before the next try.
 const STORE_PAUSE: Duration = Duration::from_millis(200);
 
+/// After how many failed tries, a second apart, a batch without any supervisor gives up.
+const FAILED_STARTS: u32 = 10;
+
+/// How long a batch that a signal stopped, and whose agents have ended, waits for a store that refuses.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
 /// How long, beyond the grace, the end of agents is waited for when the batch cannot go on.
 const ABANDON: Duration = Duration::from_secs(10);
 
@@ -44,8 +55,8 @@ pub enum Goal {
     Resume(Settings, bool),
     /// End it: its conductor is gone, and somebody asked it to stop.
     Stop(Stop),
-    /// Settle what can be settled without starting anything, then leave it as it is.
-    Pass,
+    /// Settle what can be settled without starting anything, then leave it as it is. With a list, of these tasks only.
+    Pass(Option<Vec<TaskId>>),
 }
 
 /// Stores a batch for a plan and runs it to its end.
@@ -90,7 +101,7 @@ pub fn conduct(
     let stored = store.read(|reader| reader.batch(batch))?;
     let settings = match goal {
         Goal::Resume(settings, _) => settings.clone(),
-        Goal::Stop(_) | Goal::Pass => stored.settings.clone(),
+        Goal::Stop(_) | Goal::Pass(_) => stored.settings.clone(),
     };
     within_runtime(async {
         let mut conductor = Conductor::new(setup, store, batch, settings, lock, observer)?;
@@ -131,8 +142,8 @@ fn within_runtime<T>(
 /// What became true outside while the loop waited.
 #[derive(Debug, Default)]
 struct Woken {
-    look: bool,
     notes: Vec<Note>,
+    arrivals: Vec<Arrival>,
     signals: u32,
 }
 
@@ -147,7 +158,27 @@ struct Conductor<'a> {
     /// Attempts that ended and are not stored yet.
     pending: Vec<Judged>,
     data_version: Option<i64>,
-    last_pass: Duration,
+    /// What others changed and no transaction has taken in yet.
+    news: News,
+    /// Tasks that a source could not read, asked about again with the next tick.
+    unread: BTreeSet<TaskId>,
+    unread_at: Duration,
+    /// On the loop's clock, when the sources other than the store were asked about everything last.
+    last_pass: Option<Duration>,
+    /// How many times in a row no supervisor could be started.
+    failed_starts: u32,
+    /// On the loop's clock, since when the store refuses.
+    trouble_since: Duration,
+    /// The loop goes round once more without waiting.
+    look_again: bool,
+    last_tick: Duration,
+    /// A tick has gone by since claims of others were looked at.
+    ticked: bool,
+    /// A signal asked for a stop that could not be stored yet.
+    stop_to_store: bool,
+    stop_sent: bool,
+    /// The schedule believes what was never stored, and must be read again before anything is decided.
+    must_reload: bool,
     last_instant: Instant,
     next_tick: Option<Instant>,
     signals_seen: u32,
@@ -156,6 +187,12 @@ struct Conductor<'a> {
     database: (PathBuf, u64),
     /// Nothing is started; the loop leaves when nothing is running any more.
     only_pass: bool,
+    /// Looks at GitHub, when it is followed.
+    follower: Option<Follower>,
+    /// Looks that arrived and are not stored yet.
+    arrivals: Vec<Arrival>,
+    /// Attempts of dead supervisors whose remains are being stopped: a note tells when they are gone.
+    sweeping: BTreeSet<AttemptId>,
     _lock: BatchLock,
 }
 
@@ -203,7 +240,18 @@ impl<'a> Conductor<'a> {
             observer,
             pending: Vec::new(),
             data_version: None,
-            last_pass: Duration::ZERO,
+            news: News::default(),
+            unread: BTreeSet::new(),
+            unread_at: Duration::ZERO,
+            last_pass: None,
+            failed_starts: 0,
+            trouble_since: Duration::ZERO,
+            look_again: false,
+            last_tick: Duration::ZERO,
+            ticked: true,
+            stop_to_store: false,
+            stop_sent: false,
+            must_reload: false,
             last_instant: Instant::now(),
             next_tick: None,
             signals_seen: 0,
@@ -211,6 +259,9 @@ impl<'a> Conductor<'a> {
             source_trouble: HashMap::new(),
             database: (path, inode),
             only_pass: false,
+            follower: None,
+            arrivals: Vec::new(),
+            sweeping: BTreeSet::new(),
             _lock: lock,
         })
     }
@@ -225,6 +276,7 @@ impl<'a> Conductor<'a> {
                 tx.insert_batch(batch, &settings, tasks)?;
                 let mut taken = tx.reader().batch_tasks(batch)?;
                 take_up::take_up(tx, batch, &mut taken, again)?;
+                force_links(tx, &taken, again)?;
                 core.take_in(tx, &taken)
             })?;
         self.observer.events(&events);
@@ -234,12 +286,16 @@ impl<'a> Conductor<'a> {
     /// Takes up a batch that exists: finds what its attempts have come to, and what is left to do.
     fn pick_up(&mut self, stored: &Batch, goal: &Goal) -> Result<(), ConductorError> {
         let (batch, settings) = (self.core.batch, self.core.settings.clone());
+        if let Goal::Pass(Some(only)) = goal {
+            self.core.only = Some(only.iter().copied().collect());
+        }
         let core = &mut self.core;
         let mut open = Vec::new();
         let ((), events) = self
             .store
             .write_as(&Actor::Batch(batch), Durability::Full, |tx| {
                 open = core.recall(&tx.reader(), &|_| None)?;
+                open.retain(|attempt| core.is_in_hand(attempt.task));
                 let again = matches!(goal, Goal::Resume(_, true));
                 if matches!(goal, Goal::Resume(..)) {
                     tx.reopen_batch(batch, &settings)?;
@@ -254,8 +310,10 @@ impl<'a> Conductor<'a> {
                 }
                 let again = if again { Again::Yes } else { Again::No };
                 take_up::take_up(tx, batch, &mut taken, again)?;
+                force_links(tx, &taken, again)?;
                 core.take_in(tx, &taken)?;
-                for attempt in &open {
+                // A pass settles what has ended; what lives goes on without it.
+                for attempt in open.iter().filter(|_| !matches!(goal, Goal::Pass(_))) {
                     tx.append(
                         Event::new(cf_core::EventType::AttemptAdopted)
                             .task(attempt.task)
@@ -265,7 +323,7 @@ impl<'a> Conductor<'a> {
                 }
                 match goal {
                     Goal::Stop(stop) => core.stop_batch(tx, *stop),
-                    Goal::Pass => {
+                    Goal::Pass(_) => {
                         core.schedule.close();
                         Ok(())
                     }
@@ -273,9 +331,14 @@ impl<'a> Conductor<'a> {
                 }?;
                 rows::store(core, tx)
             })?;
-        if *goal == Goal::Pass {
+        if matches!(goal, Goal::Pass(_)) {
             self.only_pass = true;
-            self.core.relook = self.core.schedule.members().collect();
+            let core = &mut self.core;
+            core.relook = core
+                .schedule
+                .members()
+                .filter(|task| core.is_in_hand(*task))
+                .collect();
             if self.core.passes_off() {
                 // Switched off is what the batch does by itself, not what a person asks for.
                 self.core.settings.reconcile_interval = TICK;
@@ -290,7 +353,10 @@ impl<'a> Conductor<'a> {
                 .executor
                 .adopt(&attempt.supervisor, attempt.id, attempt.stage)?
             {
-                Adopted::Running | Adopted::Sweeping => {}
+                Adopted::Running => {}
+                Adopted::Sweeping => {
+                    self.sweeping.insert(attempt.id);
+                }
                 Adopted::Settled(fate) => {
                     self.take_note(Note {
                         supervisor: attempt.supervisor.supervisor,
@@ -308,7 +374,11 @@ impl<'a> Conductor<'a> {
     async fn conduct(&mut self) -> Result<BatchEnd, ConductorError> {
         // From here on there are agents to look after, so other writers are not waited for at length.
         self.store.be_the_conductors()?;
-        match self.turns().await {
+        let turned = match self.begin_following() {
+            Ok(()) => self.turns().await,
+            Err(error) => Err(error),
+        };
+        match turned {
             Ok(end) => {
                 self.executor.retire_all().await;
                 Ok(end)
@@ -331,31 +401,43 @@ impl<'a> Conductor<'a> {
     }
 
     async fn turns(&mut self) -> Result<BatchEnd, ConductorError> {
-        let mut woken = Woken {
-            look: true,
-            ..Woken::default()
-        };
+        let mut woken = Woken::default();
         loop {
             self.advance_clock();
             self.check_database()?;
-            self.take_signals(woken.signals).await?;
+            self.take_signals(woken.signals)?;
             for note in std::mem::take(&mut woken.notes) {
                 self.take_note(note);
             }
+            self.arrivals.append(&mut woken.arrivals);
             self.ready_supervisors().await?;
-            match self.one_turn(woken.look) {
+            self.tick()?;
+            match self.one_turn() {
                 Ok(()) => self.store_is_well(),
                 Err(ConductorError::Store(error)) if error.is_transient() => {
                     self.store_is_not_well(&error);
+                    if self.stop_to_store && !self.stop_sent {
+                        // The agents are told to end whether or not the store takes the word down.
+                        self.stop_sent = true;
+                        self.tell_all_to_end(self.core.settings.kill_grace)?;
+                    }
+                    let waited = self.core.clock.saturating_sub(self.trouble_since) >= LAST_WORDS;
+                    if self.signals_seen > 0
+                        && (self.signals_seen > 1 || waited)
+                        && self.executor.running().is_empty()
+                    {
+                        // Nothing is left to be looked after; what could not be stored is in the supervisors' records.
+                        return Err(error.into());
+                    }
                     woken = self.wait(STORE_PAUSE).await;
-                    woken.look = true;
-                    self.reload_when_possible();
                     continue;
                 }
                 Err(error) => return Err(error),
             }
             self.effects()?;
+            self.follow()?;
             if self.only_pass
+                && self.sweeping.is_empty()
                 && self.pending.is_empty()
                 && self.core.relook.is_empty()
                 && self.nothing_is_stopping()
@@ -376,104 +458,147 @@ impl<'a> Conductor<'a> {
 
     // ---- one turn ---------------------------------------------------------------------------------------------
 
-    fn one_turn(&mut self, mut look: bool) -> Result<(), ConductorError> {
+    fn one_turn(&mut self) -> Result<(), ConductorError> {
+        if self.must_reload {
+            self.reload()?;
+        }
         let version = self.store.data_version()?;
-        let changed_elsewhere = self.data_version != Some(version);
-        look |= changed_elsewhere;
-        let mut news = News::default();
-        if look && changed_elsewhere {
-            news = self.core.look(&self.store)?;
+        if self.data_version != Some(version) {
+            let read = self.core.look(&self.store)?;
+            let before = std::mem::replace(&mut self.news, read);
+            self.news.after(before);
             self.data_version = Some(version);
         }
-        self.settle_claims_of_the_dead(&mut news)?;
-        let merged = self.pass(&mut news)?;
-        let nothing_new = merged
+        if self.stop_to_store {
+            self.news.stop = Some(Stop::Force);
+        }
+        self.relink()?;
+        while let Some(arrival) = self.arrivals.pop() {
+            if let Err(error) = self.arrive(&arrival) {
+                self.arrivals.push(arrival);
+                return Err(error);
+            }
+        }
+        self.settle_claims_of_the_dead()?;
+        let merged = self.pass();
+        let can_start = self.core.can_start();
+        let nothing_ends =
+            self.pending.is_empty() && (self.core.unverified.is_empty() || self.core.holds_off());
+        if nothing_ends && merged.is_empty() && self.news.is_empty() && !can_start {
+            return Ok(());
+        }
+        let nothing_acts = merged
             .iter()
             .all(|found| found.winner.action == ReconcileAction::None);
-        let durability = if self.pending.is_empty() && nothing_new {
+        // A claim or a result rests on a commit that survives a power cut; a look does not.
+        let durability = if nothing_ends && nothing_acts && !can_start && self.news.stop.is_none() {
             Durability::Normal
         } else {
             Durability::Full
         };
-        let idle = self.pending.is_empty()
-            && self.core.unverified.is_empty()
-            && merged.is_empty()
-            && news.is_empty()
-            && !self.core.can_start(now());
-        if idle {
-            return Ok(());
-        }
-        let durability = if self.core.can_start(now()) {
-            Durability::Full
-        } else {
-            durability
-        };
         let kept = (self.core.at_gate.clone(), self.core.unverified.clone());
-        let (core, pending) = (&mut self.core, &self.pending);
-        let by = core.actor();
-        let done = self
-            .store
-            .write_as(&by, durability, |tx| core.turn(tx, &news, pending, merged));
+        let (core, pending, news) = (&mut self.core, &self.pending, &self.news);
+        let (by, stop_to_store) = (core.actor(), self.stop_to_store);
+        let done = self.store.write_as(&by, durability, |tx| {
+            if stop_to_store {
+                tx.request_stop(core.batch, Stop::Force)?;
+            }
+            core.turn(tx, news, pending, merged)
+        });
         match done {
             Ok(((), events)) => {
                 self.pending.clear();
+                self.news = News::default();
+                self.stop_to_store = false;
+                if self.core.nobody_else
+                    && let Some(last) = events.last()
+                {
+                    self.core.seen_seq = last.seq;
+                }
                 self.observer.events(&events);
                 Ok(())
             }
             Err(error) => {
-                (self.core.at_gate, self.core.unverified) = kept;
-                self.core.launches.clear();
-                self.core.stops.clear();
-                self.core.released.clear();
+                self.forget_turn(kept);
                 Err(error.into())
             }
         }
     }
 
-    /// Asks the sources: about what changed, about what must be looked at again, and, when the interval is over, about
-    /// everything that a source other than the store can say something about.
-    fn pass(&mut self, news: &mut News) -> Result<Vec<cf_reconcile::Merged>, ConductorError> {
-        let mut ask: Vec<TaskId> = std::mem::take(&mut self.core.relook).into_iter().collect();
-        if !self.core.passes_off() {
-            ask.extend(news.changed.iter().copied());
-            ask.extend(self.core.ask_grace_over());
-            self.last_pass = self.core.clock;
-        } else {
-            // Without passes only the end of a claim elsewhere is waited for.
-            let waited: Vec<TaskId> = self.core.schedule.waited_for().collect();
-            ask.extend(
-                news.changed
-                    .iter()
-                    .copied()
-                    .filter(|task| waited.contains(task)),
-            );
-        }
-        ask.sort_unstable();
-        ask.dedup();
-        let asked = self.core.asked(ask);
-        let pass = self.setup.registry.check(&self.store, &asked);
-        for (source, why) in pass.unknown {
-            self.source_is_not_well(source.as_str(), &why);
-            // What could not be read is looked at again.
-            self.data_version = None;
-            self.core
-                .relook
-                .extend(asked.iter().map(|asked| asked.task));
+    /// Nothing of a turn happened: no effect of it may either, and what was believed in it is read again.
+    fn forget_turn(&mut self, (at_gate, unverified): (Vec<AtGate>, Vec<Judged>)) {
+        self.core.at_gate = at_gate;
+        self.core.unverified = unverified;
+        self.core.launches.clear();
+        self.core.stops.clear();
+        self.core.released.clear();
+        self.core.contexts.clear();
+        self.must_reload = true;
+    }
+
+    /// Asks the sources: about what changed and what must be looked at again; and, before the first dispatch, by the
+    /// interval and before a spawn, the sources that change without anybody committing.
+    fn pass(&mut self) -> Vec<cf_reconcile::Merged> {
+        let mut ask: BTreeSet<TaskId> = std::mem::take(&mut self.core.relook);
+        if self.core.clock.saturating_sub(self.unread_at) >= TICK {
+            ask.append(&mut self.unread);
         }
         if self.core.passes_off() {
-            return Ok(pass
-                .merged
-                .into_iter()
-                .filter(|found| found.winner.action == ReconcileAction::None)
-                .collect());
+            // Without passes only the end of a claim elsewhere is waited for.
+            let waited: BTreeSet<TaskId> = self.core.schedule.waited_for().collect();
+            ask.extend(self.news.changed.intersection(&waited));
+        } else {
+            ask.extend(&self.news.changed);
+            ask.extend(self.core.ask_grace_over());
+            if self.setup.registry.has_others() {
+                ask.extend(self.due_for_others());
+            }
         }
-        Ok(pass.merged)
+        let asked = self.core.asked(ask);
+        let pass = self.setup.registry.check(&self.store, &asked);
+        for unread in pass.unknown {
+            self.source_is_not_well(unread.source.as_str(), &unread.why);
+            self.unread.extend(unread.tasks);
+            self.unread_at = self.core.clock;
+        }
+        let mut merged = pass.merged;
+        if self.core.passes_off() && !self.only_pass {
+            merged.retain(|found| found.winner.action == ReconcileAction::None);
+        }
+        merged
+    }
+
+    /// The tasks about which sources other than the store are to be asked now: all that have no outcome when the
+    /// interval is over, else those that are about to start.
+    fn due_for_others(&mut self) -> Vec<TaskId> {
+        let interval = self.core.settings.reconcile_interval;
+        let due = self
+            .last_pass
+            .is_none_or(|last| self.core.clock.saturating_sub(last) >= interval);
+        if due {
+            self.last_pass = Some(self.core.clock);
+            let open = |task: &TaskId| {
+                self.core
+                    .schedule
+                    .row(*task)
+                    .is_some_and(|row| row.outcome.is_none())
+            };
+            return self.core.schedule.members().filter(open).collect();
+        }
+        let free = self
+            .core
+            .schedule
+            .slots()
+            .saturating_sub(self.core.schedule.busy());
+        self.core.schedule.upcoming(free).collect()
     }
 
     /// A claim whose conductor is gone and whose attempt has ended is settled by whoever meets it: here, by taking the
     /// attempt over.
-    fn settle_claims_of_the_dead(&mut self, news: &mut News) -> Result<(), ConductorError> {
-        if !self.core.schedule.waits_for_claims() {
+    fn settle_claims_of_the_dead(&mut self) -> Result<(), ConductorError> {
+        let waits = self.core.schedule.waits_for_claims();
+        let due = !self.news.is_empty() || std::mem::take(&mut self.ticked);
+        if !waits || !due {
             return Ok(());
         }
         let waited: Vec<TaskId> = self.core.schedule.waited_for().collect();
@@ -520,24 +645,22 @@ impl<'a> Conductor<'a> {
                 }
             }
             // A claim without any attempt, of a batch that is gone: its conductor died between two attempts.
-            let orphaned = open.is_empty()
-                && self
-                    .store
-                    .read(|reader| reader.standing(task))?
-                    .is_some_and(|standing| {
-                        standing.claim.is_some_and(|batch| {
-                            batch != self.core.batch
-                                && self.setup.workspace.conductor_of(batch).is_none()
-                        })
-                    });
-            if orphaned {
-                let by = self.core.actor();
-                let ((), events) = self
-                    .store
-                    .write_as(&by, Durability::Full, |tx| tx.release_claim(task))?;
-                self.observer.events(&events);
-                news.changed.insert(task);
-            }
+            let claim = self
+                .store
+                .read(|reader| reader.standing(task))?
+                .and_then(|standing| standing.claim);
+            let Some(dead) = claim.filter(|batch| *batch != self.core.batch && open.is_empty())
+            else {
+                continue;
+            };
+            let Ok(_theirs) = self.setup.workspace.lock_batch(dead)? else {
+                continue;
+            };
+            let by = self.core.actor();
+            let ((), events) = self
+                .store
+                .write_as(&by, Durability::Full, |tx| tx.release_claim(task, dead))?;
+            self.wrote_aside(&events);
         }
         Ok(())
     }
@@ -551,6 +674,7 @@ impl<'a> Conductor<'a> {
         for launch in std::mem::take(&mut self.core.launches) {
             self.launch(&launch);
         }
+        self.give_contexts();
         for (attempt, _, grace) in std::mem::take(&mut self.core.stops) {
             let running = self
                 .core
@@ -569,23 +693,40 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    /// Writes an attempt's files and opens the gate. What fails here ends the attempt: its agent was never started.
+    /// Writes an attempt's files and opens the gate. When that fails here, its agent never started; when the job itself
+    /// is impossible, trying again would not help.
     fn launch(&mut self, launch: &Launch) {
         let supervisor = launch.identity.supervisor;
-        let sent = match launch::job(
+        let made = launch::job(
             self.setup,
             &self.store,
             &self.core.settings,
             self.core.batch,
             launch,
-        ) {
+        );
+        let sent = match made {
             Ok(job) => self
                 .executor
                 .submit(supervisor, &job)
-                .map_err(|error| crate::chain(&error)),
-            Err(error) => Err(crate::chain(&error)),
+                .map_err(|error| match error {
+                    ExecutorError::Job(_) => Fate::SpawnFailed {
+                        error: crate::chain(&error),
+                    },
+                    _ => Fate::NeverStarted,
+                }),
+            Err(error) if error.is_passing() => {
+                let why = crate::chain(&error);
+                self.observer.notice(&Notice::Unavailable {
+                    what: "start of an agent".to_owned(),
+                    why,
+                });
+                Err(Fate::NeverStarted)
+            }
+            Err(error) => Err(Fate::SpawnFailed {
+                error: crate::chain(&error),
+            }),
         };
-        if let Err(error) = sent {
+        if let Err(fate) = sent {
             let fate = match self
                 .executor
                 .adopt(&launch.identity, launch.attempt, launch.stage)
@@ -593,7 +734,7 @@ impl<'a> Conductor<'a> {
                 // The supervisor has it after all, or may have it: its note will tell.
                 Ok(Adopted::Running | Adopted::Sweeping) => return,
                 Ok(Adopted::Settled(Fate::Ended(ended))) => Fate::Ended(ended),
-                _ => Fate::SpawnFailed { error },
+                _ => fate,
             };
             self.take_note(Note {
                 supervisor,
@@ -605,6 +746,7 @@ impl<'a> Conductor<'a> {
     }
 
     fn take_note(&mut self, note: Note) {
+        self.sweeping.remove(&note.attempt);
         let running = self
             .core
             .by_attempt
@@ -618,7 +760,11 @@ impl<'a> Conductor<'a> {
         }
     }
 
+    /// Has as many supervisors at their gates as the next turn can use. A signal is heard meanwhile.
     async fn ready_supervisors(&mut self) -> Result<(), ConductorError> {
+        if self.core.holds_off() {
+            return Ok(());
+        }
         let wanted = self.core.wanted_at_gate();
         while self.core.at_gate.len() > wanted {
             let Some(extra) = self.core.at_gate.pop() else {
@@ -626,26 +772,77 @@ impl<'a> Conductor<'a> {
             };
             self.executor.release(extra.identity.supervisor);
         }
-        if self.core.at_gate.len() < wanted {
-            self.executor.warm(wanted - self.core.at_gate.len())?;
+        if self.core.at_gate.len() < wanted
+            && let Err(error) = self.executor.warm(wanted - self.core.at_gate.len())
+        {
+            return self.no_supervisor(error);
         }
         while self.core.at_gate.len() < wanted {
-            let identity = self.executor.acquire().await?;
-            self.core.at_gate.push(AtGate { identity, jobs: 0 });
+            let acquired = tokio::select! {
+                acquired = self.executor.acquire() => Some(acquired),
+                () = any_signal(&mut self.signals) => None,
+            };
+            match acquired {
+                Some(Ok(identity)) => self.core.at_gate.push(AtGate { identity, jobs: 0 }),
+                None => {
+                    self.take_signals(1)?;
+                    return Ok(());
+                }
+                // The signal of a terminal reaches a supervisor that has no session of its own yet.
+                Some(Err(_)) if ready(any_signal(&mut self.signals)).is_some() => {
+                    self.take_signals(1)?;
+                    return Ok(());
+                }
+                Some(Err(error)) => return self.no_supervisor(error),
+            }
         }
+        self.failed_starts = 0;
+        Ok(())
+    }
+
+    /// A supervisor could not be started. The batch goes on with those that there are and tries again; when there is
+    /// none for a while, it cannot go on.
+    fn no_supervisor(&mut self, error: ExecutorError) -> Result<(), ConductorError> {
+        self.failed_starts += 1;
+        if self.failed_starts >= FAILED_STARTS
+            && self.core.running.is_empty()
+            && self.core.at_gate.is_empty()
+        {
+            return Err(error.into());
+        }
+        if self.failed_starts == 1 {
+            self.observer.notice(&Notice::Unavailable {
+                what: "start of an agent".to_owned(),
+                why: crate::chain(&error),
+            });
+        }
+        self.core.hold_off = Some(self.core.clock + TICK);
         Ok(())
     }
 
     // ---- waiting ------------------------------------------------------------------------------------------------
 
-    fn longest_wait(&self) -> Duration {
+    fn longest_wait(&mut self) -> Duration {
+        if std::mem::take(&mut self.look_again) {
+            return Duration::ZERO;
+        }
         let mut wait = if self.watch.has_events() { TICK } else { POLL };
         if let Some(due) = self.core.next_due() {
-            let left = due.duration_since(now());
+            let left = due.duration_since(self.core.time());
             wait = wait.min(Duration::try_from(left).unwrap_or(Duration::ZERO));
         }
+        if let Some(follows) = self.longest_follow_wait() {
+            wait = wait.min(follows);
+        }
+        let held_off = self
+            .core
+            .hold_off
+            .and_then(|until| until.checked_sub(self.core.clock));
+        if let Some(left) = held_off.filter(|left| !left.is_zero()) {
+            wait = wait.min(left);
+        }
         if !self.pending.is_empty()
-            || !self.core.unverified.is_empty()
+            || (!self.core.unverified.is_empty() && !self.core.holds_off())
             || !self.core.relook.is_empty()
         {
             wait = if self.store_trouble {
@@ -666,7 +863,6 @@ impl<'a> Conductor<'a> {
                 tick.map(|every| *self.next_tick.get_or_insert_with(|| Instant::now() + every));
             let tick_at =
                 next_tick.map_or(until, |at| until.min(tokio::time::Instant::from_std(at)));
-            let [interrupt, terminate, hangup] = &mut self.signals;
             tokio::select! {
                 biased;
                 note = self.executor.note() => {
@@ -677,22 +873,21 @@ impl<'a> Conductor<'a> {
                     }
                     return woken;
                 }
-                () = self.watch.woken() => {
-                    woken.look = true;
+                () = self.watch.woken() => return woken,
+                arrival = next_arrival(&mut self.follower) => {
+                    woken.arrivals.push(arrival);
                     return woken;
                 }
-                _ = interrupt.recv() => { woken.signals += 1; return woken; }
-                _ = terminate.recv() => { woken.signals += 1; return woken; }
-                _ = hangup.recv() => { woken.signals += 1; return woken; }
+                () = any_signal(&mut self.signals) => {
+                    woken.signals += 1;
+                    return woken;
+                }
                 () = tokio::time::sleep_until(tick_at) => {
                     if next_tick.is_some_and(|at| at <= Instant::now()) {
                         self.next_tick = None;
                         self.observer.tick();
                     }
                     if tokio::time::Instant::now() >= until {
-                        self.executor.reap();
-                        let _ = self.core.clean_up(&mut self.store);
-                        woken.look = true;
                         return woken;
                     }
                 }
@@ -709,42 +904,64 @@ impl<'a> Conductor<'a> {
 
     // ---- signals, trouble, and the end --------------------------------------------------------------------------
 
-    async fn take_signals(&mut self, count: u32) -> Result<(), ConductorError> {
+    /// The first signal stops the batch with the grace; a further one ends its agents at once.
+    fn take_signals(&mut self, count: u32) -> Result<(), ConductorError> {
         for _ in 0..count {
             self.signals_seen += 1;
             self.core.signalled = true;
             if self.signals_seen == 1 {
                 self.observer.notice(&Notice::Stopping);
-                let (core, by) = (&mut self.core, Actor::Cli);
-                let batch = core.batch;
-                let stored = self.store.write_as(&by, Durability::Full, |tx| {
-                    tx.request_stop(batch, Stop::Force)?;
-                    core.stop_batch(tx, Stop::Force)?;
-                    rows::store(core, tx)
-                });
-                match stored {
-                    Ok(((), events)) => self.observer.events(&events),
-                    // The agents are stopped whether or not the store takes the word down.
-                    Err(error) => {
-                        self.store_is_not_well(&error);
-                        self.core.stop = Some(Stop::Force);
-                        self.core.schedule.close();
-                    }
-                }
-                self.effects()?;
+                self.stop_to_store = true;
             } else {
-                let live: Vec<_> = self
-                    .core
-                    .running
-                    .values()
-                    .map(|running| running.identity.supervisor)
-                    .collect();
-                for supervisor in live {
-                    self.executor.kill(supervisor)?;
-                }
+                self.tell_all_to_end(Duration::ZERO)?;
             }
         }
         Ok(())
+    }
+
+    fn tell_all_to_end(&mut self, grace: Duration) -> Result<(), ConductorError> {
+        let live: Vec<_> = self
+            .core
+            .running
+            .values()
+            .map(|r| r.identity.supervisor)
+            .collect();
+        for supervisor in live {
+            self.executor.stop(supervisor, grace)?;
+        }
+        Ok(())
+    }
+
+    /// Looks after what ends without telling: orphans that came to this process, and survivors of unclean stops.
+    fn tick(&mut self) -> Result<(), ConductorError> {
+        if self.core.clock.saturating_sub(self.last_tick) < TICK {
+            return Ok(());
+        }
+        self.last_tick = self.core.clock;
+        self.ticked = true;
+        self.executor.reap();
+        if self.core.unclean.is_empty() && !self.core.schedule.waits_for_claims() {
+            return Ok(());
+        }
+        match self.core.clean_up(&mut self.store) {
+            Ok(events) => {
+                self.wrote_aside(&events);
+                Ok(())
+            }
+            Err(error) if error.is_transient() => {
+                self.store_is_not_well(&error);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What was stored outside a turn is read like anybody else's word.
+    fn wrote_aside(&mut self, events: &[Event]) {
+        if !events.is_empty() {
+            self.data_version = None;
+            self.observer.events(events);
+        }
     }
 
     /// Stops what runs because the batch cannot go on; nothing can be stored any more. Returns what could not be
@@ -794,6 +1011,7 @@ impl<'a> Conductor<'a> {
     fn store_is_not_well(&mut self, error: &StoreError) {
         if !self.store_trouble {
             self.store_trouble = true;
+            self.trouble_since = self.core.clock;
             self.observer.notice(&Notice::Unavailable {
                 what: "store".to_owned(),
                 why: crate::chain(error),
@@ -826,8 +1044,8 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// After a transaction that failed as a whole: what was believed may be wrong, so it is read again.
-    fn reload_when_possible(&mut self) {
+    /// After a transaction that failed as a whole: what was believed may be wrong, so it is read again, as after a crash.
+    fn reload(&mut self) -> Result<(), ConductorError> {
         let own: HashMap<AttemptId, Option<u32>> = self
             .core
             .running
@@ -836,7 +1054,9 @@ impl<'a> Conductor<'a> {
             .collect();
         let pending: Vec<AttemptId> = self.pending.iter().map(|judged| judged.attempt).collect();
         let core = &mut self.core;
-        let reloaded = self.store.read(|reader| {
+        let closing = core.schedule.mode() == Mode::Closing;
+        let schedule = self.store.read(|reader| {
+            let stop = reader.batch(core.batch)?.stop;
             let schedule = take_up::schedule(reader, core.batch, &core.settings)?;
             core.recall(reader, &|attempt| match own.get(&attempt) {
                 Some(jobs) => *jobs,
@@ -844,23 +1064,28 @@ impl<'a> Conductor<'a> {
                 None if pending.contains(&attempt) => Some(1),
                 None => None,
             })?;
-            let mode = core.schedule.mode();
-            core.schedule = schedule;
-            if mode == crate::schedule::Mode::Closing {
-                core.schedule.close();
-            }
-            core.schedule.settle_all(now());
-            Ok(())
-        });
-        match reloaded {
-            Ok(()) => {
-                self.core.relook = self.core.schedule.members().collect();
-            }
-            Err(error) => self.store_is_not_well(&error),
+            core.stop = core.stop.max(stop);
+            Ok(schedule)
+        })?;
+        core.schedule = schedule;
+        if closing {
+            core.schedule.close();
         }
+        core.schedule.settle_all(now());
+        core.relook = core.schedule.members().collect();
+        self.must_reload = false;
+        Ok(())
     }
 
     fn nothing_is_stopping(&self) -> bool {
+        let stops = |running: &super::turn::Running| running.stop.is_some();
+        if self.core.only.is_some() {
+            return !self
+                .core
+                .running
+                .values()
+                .any(|running| stops(running) && self.core.is_in_hand(running.task));
+        }
         self.core.schedule.count(cf_core::Phase::Stopping) == 0
     }
 
@@ -875,18 +1100,18 @@ impl<'a> Conductor<'a> {
         })
     }
 
+    /// Ends the batch, unless somebody has said something since the last look: that is looked at first.
     fn try_end(&mut self) -> Result<Option<BatchEnd>, ConductorError> {
-        // What was committed just now may have given the batch something to do.
-        if self.data_version != Some(self.store.data_version()?) {
-            return Ok(None);
-        }
         let core = &mut self.core;
         let by = core.actor();
-        match self
-            .store
-            .write_as(&by, Durability::Full, |tx| core.end(tx))
-        {
-            Ok(((status, exit), events)) => {
+        let ended = self.store.write_as(&by, Durability::Full, |tx| {
+            if tx.reader().last_seq()? != core.seen_seq {
+                return Ok(None);
+            }
+            core.end(tx).map(Some)
+        });
+        match ended {
+            Ok((Some((status, exit)), events)) => {
                 self.observer.events(&events);
                 Ok(Some(BatchEnd {
                     batch: self.core.batch,
@@ -894,9 +1119,14 @@ impl<'a> Conductor<'a> {
                     exit_code: exit.code(),
                 }))
             }
+            Ok((None, _)) => {
+                self.data_version = None;
+                self.look_again = true;
+                Ok(None)
+            }
             Err(error) if error.is_transient() => {
                 self.store_is_not_well(&error);
-                self.reload_when_possible();
+                self.must_reload = true;
                 Ok(None)
             }
             Err(error) => Err(error.into()),
@@ -904,8 +1134,18 @@ impl<'a> Conductor<'a> {
     }
 }
 
+/// A batch that is forced runs its tasks in spite of what their links say by now.
+fn force_links(tx: &mut Tx<'_>, taken: &[BatchTask], again: Again) -> Result<(), StoreError> {
+    if again == Again::Yes {
+        for row in taken {
+            tx.force_links(row.task)?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether a task of a batch that is resumed is taken up again.
-fn is_taken_up(
+pub(super) fn is_taken_up(
     reader: &Reader<'_>,
     row: &BatchTask,
     goal: &Goal,
@@ -931,6 +1171,16 @@ fn is_taken_up(
                     .is_some_and(|s| !s.deleted && s.status == cf_core::TaskStatus::Ready)
         }
     })
+}
+
+/// Waits for one of the signals that stop a batch.
+async fn any_signal(signals: &mut [Signal; 3]) {
+    let [interrupt, terminate, hangup] = signals;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
 }
 
 /// What a future gives at once, if it is ready.

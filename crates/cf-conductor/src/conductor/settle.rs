@@ -4,6 +4,8 @@
 //! and the status that it reported. The outside world wins: a result is applied only to the task as the claim left it;
 //! otherwise it is kept as stale and the task is decided as if it were queued.
 
+use std::time::Duration;
+
 use cf_core::{
     AttemptEnd, AttemptId, BlockerStatus, Ending, EventType, Outcome, Phase, TaskId, TaskStatus,
     Timestamp,
@@ -22,6 +24,10 @@ use crate::store::event::Event;
 use crate::store::task::StatusWrite;
 use crate::store::{Result, Tx};
 use crate::supervise::Stage;
+
+/// How long a task whose agent never came to its start waits for the next try: what kept it (a full disk, a supervisor
+/// that was killed) is seldom gone in an instant.
+const NEVER_STARTED_PAUSE: Duration = Duration::from_secs(1);
 
 /// The end of one process of an attempt, judged outside the transaction.
 #[derive(Clone, Debug)]
@@ -53,6 +59,28 @@ impl Core {
         else {
             return Ok(());
         };
+        if judged.result.end == AttemptEnd::NeverStarted {
+            self.hold_off = Some(self.clock + NEVER_STARTED_PAUSE);
+        }
+        if let Some(agent) = &running.agent_result
+            && judged.result.end == AttemptEnd::NeverStarted
+            && running.stop.is_none()
+        {
+            // Its agent has done its work; only the verification never began, so only that is begun again.
+            self.released.push(running.identity.supervisor);
+            let result = agent.clone();
+            if let Some(running) = self.running.get_mut(&task) {
+                running.stage = Stage::Agent;
+                running.jobs = None;
+            }
+            self.unverified.push(Judged {
+                stage: Stage::Agent,
+                result,
+                free: false,
+                ..judged.clone()
+            });
+            return Ok(());
+        }
         if judged.result.end == AttemptEnd::Exited
             && self.goes_on_to_verification(tx, &running, judged)?
         {
@@ -97,6 +125,9 @@ impl Core {
             .row(task)
             .is_some_and(|row| matches!(row.phase, Phase::Running | Phase::Stopping));
         if !ours {
+            if result.end == AttemptEnd::Unclean {
+                ask_about_survivors(tx, &running, judged)?;
+            }
             return self.settle_for_others(tx, &running, &result);
         }
         match result.end {
@@ -172,7 +203,7 @@ impl Core {
             self.unverified.push(judged.clone());
             return Ok(true);
         };
-        tx.to_verification(&attempt, &identity, &judged.result)?;
+        tx.begin_verification(&attempt, &identity, &judged.result)?;
         let row = tx.reader().task(running.task)?;
         if let Some(running) = self.running.get_mut(&running.task) {
             running.stage = Stage::Verify;
@@ -218,6 +249,11 @@ impl Core {
         }
         let reported = tx.reader().attempt(running.attempt)?.report;
         let success = result.success && reported != Some(TaskStatus::Failed);
+        if success && running.stage == Stage::Agent && running.verify.is_some() {
+            // It did not come to the verification, so it is no success yet; nor is it a failure.
+            self.keep_stale(tx, running, result)?;
+            return self.settle_stopped(tx, running);
+        }
         let cause = if reported == Some(TaskStatus::Failed) {
             FailureCause::Reported
         } else {
@@ -235,7 +271,7 @@ impl Core {
                 .is_some_and(|standing| !standing.deleted && standing.version == running.version);
             if as_claimed {
                 let delay = retry_delay(failures + 1, self.settings.retry_delay, self.draw());
-                let due = tx.now().checked_add(delay).unwrap_or(Timestamp::MAX);
+                let due = self.time().checked_add(delay).unwrap_or(Timestamp::MAX);
                 self.schedule
                     .retry(task, due, Reason::Other(result.reason.clone()));
                 return Ok(());
@@ -315,6 +351,13 @@ impl Core {
                 if now.status_by == self.actor()
                     || matches!(now.status, TaskStatus::Ready | TaskStatus::InProgress) =>
             {
+                if now.status == TaskStatus::InProgress && now.claim == Some(self.batch) {
+                    let row = tx.reader().task(task)?;
+                    let by = self.actor();
+                    tx.write_status(&row, TaskStatus::Ready, &by, None)?;
+                    self.schedule
+                        .saw(task, Stored::Status(TaskStatus::Ready), LiveClaim::None);
+                }
                 self.schedule.finish(
                     task,
                     Outcome::Cancelled,
@@ -337,25 +380,7 @@ impl Core {
         };
         match &stop.why {
             Why::ByHand => self.stopped_by_hand(tx, task),
-            Why::Batch => {
-                match tx.settle_status(task, running.attempt, running.version, TaskStatus::Ready)? {
-                    StatusWrite::Changed { .. } | StatusWrite::Same => {
-                        self.schedule
-                            .saw(task, Stored::Status(TaskStatus::Ready), LiveClaim::None);
-                        self.schedule.finish(
-                            task,
-                            Outcome::Cancelled,
-                            &Reason::Stopped,
-                            tx.now(),
-                            None,
-                        );
-                        Ok(())
-                    }
-                    StatusWrite::Lost | StatusWrite::Reported => {
-                        self.decide_as_if_queued(tx, task, Some(running.attempt))
-                    }
-                }
-            }
+            Why::Batch => self.settle_stopped(tx, running),
             Why::Finding { after, finding } => {
                 let written = match tx.reader().standing(task)? {
                     Some(standing) if standing.version == stop.version => WrittenSince::Nobody,
@@ -379,6 +404,23 @@ impl Core {
         }
     }
 
+    /// The batch was stopped before the task came to its end: it is READY again.
+    fn settle_stopped(&mut self, tx: &mut Tx<'_>, running: &Running) -> Result<()> {
+        let task = running.task;
+        match tx.settle_status(task, running.attempt, running.version, TaskStatus::Ready)? {
+            StatusWrite::Changed { .. } | StatusWrite::Same => {
+                self.schedule
+                    .saw(task, Stored::Status(TaskStatus::Ready), LiveClaim::None);
+                self.schedule
+                    .finish(task, Outcome::Cancelled, &Reason::Stopped, tx.now(), None);
+                Ok(())
+            }
+            StatusWrite::Lost | StatusWrite::Reported => {
+                self.decide_as_if_queued(tx, task, Some(running.attempt))
+            }
+        }
+    }
+
     /// Something of the attempt is still alive. The task is held by a question that names it, until it is gone.
     fn settle_unclean(
         &mut self,
@@ -387,32 +429,7 @@ impl Core {
         judged: &Judged,
     ) -> Result<()> {
         self.unclean.insert(running.attempt);
-        let names: Vec<String> = judged
-            .survivors
-            .iter()
-            .map(|process| format!("{} ({})", process.pid, process.name))
-            .collect();
-        let question = format!(
-            "These processes of attempt {} could not be ended: {}. End them, or resolve this question once they are gone.",
-            running.attempt.short(),
-            if names.is_empty() {
-                "unknown".to_owned()
-            } else {
-                names.join(", ")
-            }
-        );
-        // A task that was deleted meanwhile holds no question; this one is asked all the same.
-        let about = tx
-            .reader()
-            .standing(running.task)?
-            .filter(|standing| !standing.deleted)
-            .map(|standing| standing.id);
-        tx.ask_as(
-            about,
-            &question,
-            cf_core::Asker::System,
-            Some(running.attempt),
-        )?;
+        ask_about_survivors(tx, running, judged)?;
         let standing = tx.reader().standing(running.task)?;
         match standing.as_ref().map(|standing| standing.status) {
             Some(TaskStatus::Blocked) => {
@@ -444,7 +461,9 @@ impl Core {
                     LiveClaim::None,
                 );
                 self.schedule.enqueue(running.task, None, None, tx.now());
-                self.schedule.uncount_attempt(running.task);
+                let due = self.time().checked_add(NEVER_STARTED_PAUSE);
+                self.schedule
+                    .never_started(running.task, due.unwrap_or(Timestamp::MAX));
                 Ok(())
             }
             StatusWrite::Lost | StatusWrite::Reported => {
@@ -485,4 +504,35 @@ impl Core {
         self.jitter ^= self.jitter << 17;
         (self.jitter >> 11) as f64 / (1u64 << 53) as f64
     }
+}
+
+/// Asks, as the system, about processes that could not be ended: the task is held until they are gone.
+fn ask_about_survivors(tx: &mut Tx<'_>, running: &Running, judged: &Judged) -> Result<()> {
+    let names: Vec<String> = judged
+        .survivors
+        .iter()
+        .map(|process| format!("{} ({})", process.pid, process.name))
+        .collect();
+    let question = format!(
+        "These processes of attempt {} could not be ended: {}. End them, or resolve this question once they are gone.",
+        running.attempt.short(),
+        if names.is_empty() {
+            "unknown".to_owned()
+        } else {
+            names.join(", ")
+        }
+    );
+    // A task that was deleted meanwhile holds no question; this one is asked all the same.
+    let about = tx
+        .reader()
+        .standing(running.task)?
+        .filter(|standing| !standing.deleted)
+        .map(|standing| standing.id);
+    tx.ask_as(
+        about,
+        &question,
+        cf_core::Asker::System,
+        Some(running.attempt),
+    )?;
+    Ok(())
 }

@@ -1,9 +1,10 @@
 //! Whole batches over a store in memory, with simulated agents, a simulated clock and an outside world that does
 //! whatever people, other batches, crashes and full disks do; all of it from one seed.
 //!
-//! What is simulated is everything around [`Core`]: the loop that calls it (`loop_.rs`, step by step as `run.rs`
-//! does), the executor, and everybody else (`world.rs`). [`Core`], the schedule, the tables and the store are the real
-//! ones. After every step `check.rs` compares the event log, the rows, and what every conductor believes.
+//! What is simulated is everything around [`Core`](super::turn::Core): the loop that calls it (`loop_.rs`, step by step
+//! as `run.rs` does), the executor (`world.rs`), and everybody else (`people.rs`). The core, the schedule, the tables and
+//! the store are the real ones. After every step `log.rs` and `check.rs` compare the event log, the rows, and what every
+//! conductor believes.
 //!
 //! `cargo test` runs a fixed and a fresh seed for about three seconds. For more:
 //!
@@ -14,7 +15,9 @@
 //! A failure names its seed and prints the last steps before it. What it found becomes a small test in `tales.rs`.
 
 mod check;
+mod log;
 mod loop_;
+mod people;
 mod tales;
 mod world;
 
@@ -57,7 +60,7 @@ fn every_batch_keeps_its_promises_whatever_happens_around_it() {
     loop {
         let seed = match seed {
             Some(seed) => seed + runs,
-            None if runs % 2 == 0 => runs / 2,
+            None if runs.is_multiple_of(2) => runs / 2,
             None => fresh.wrapping_add(runs),
         };
         done += run(seed);

@@ -1,6 +1,6 @@
 //! The start of a batch: one transaction after which every task is either in the batch's hands or has its outcome.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use cf_core::{Actor, BatchId, Outcome, Phase, TaskId, TaskStatus};
 use cf_reconcile::{LiveClaim, Reason, Stored};
@@ -50,6 +50,12 @@ pub(super) fn take_up(
             done(row, &Reason::TaskDeleted);
             continue;
         }
+        if task.status == TaskStatus::Blocked && tx.reader().open_blockers(row.task)? > 0 {
+            row.phase = Phase::Held;
+            row.reason = Some(Reason::AnswerAwaited.to_string());
+            row.since_seq = task.status_seq;
+            continue;
+        }
         let mine = task.claim == Some(batch);
         if tx.reader().has_open_attempt(row.task)?
             || (task.status == TaskStatus::InProgress && !mine)
@@ -59,16 +65,10 @@ pub(super) fn take_up(
         }
         let ready = match task.status {
             TaskStatus::Ready => false,
-            TaskStatus::Backlog | TaskStatus::Failed | TaskStatus::InProgress => true,
-            TaskStatus::Blocked => {
-                if tx.reader().open_blockers(row.task)? > 0 {
-                    row.phase = Phase::Held;
-                    row.reason = Some(Reason::AnswerAwaited.to_string());
-                    row.since_seq = task.status_seq;
-                    continue;
-                }
-                true
-            }
+            TaskStatus::Backlog
+            | TaskStatus::Failed
+            | TaskStatus::InProgress
+            | TaskStatus::Blocked => true,
             TaskStatus::Done => {
                 if again == Again::No {
                     done(row, &Reason::AlreadyDone);
@@ -100,12 +100,24 @@ pub(super) fn schedule(
     settings: &Settings,
 ) -> Result<Schedule> {
     let rows = reader.batch_tasks(batch)?;
-    let inside: HashSet<TaskId> = rows.iter().map(|row| row.task).collect();
-    let edges: Vec<(TaskId, TaskId)> = reader
+    let inside: HashMap<TaskId, u64> = rows.iter().map(|row| (row.task, row.take_up_seq)).collect();
+    let mut edges: Vec<(TaskId, TaskId)> = reader
         .edges()?
         .into_iter()
-        .filter(|(task, _)| inside.contains(task))
+        .filter(|(task, _)| inside.contains_key(task))
         .collect();
+    // Of a task that was deleted the store keeps no edges; a batch keeps those that it saw.
+    if let Some(first) = inside.values().min() {
+        for (seq, deleted, dependents) in reader.deletions_after(*first)? {
+            let saw = |task: &TaskId| inside.get(task).is_some_and(|taken_up| *taken_up < seq);
+            edges.extend(
+                dependents
+                    .into_iter()
+                    .filter(saw)
+                    .map(|task| (task, deleted)),
+            );
+        }
+    }
     let mut members = Vec::with_capacity(rows.len());
     for mut row in rows {
         let Some(standing) = reader.standing(row.task)? else {
@@ -132,7 +144,7 @@ pub(super) fn schedule(
     let mut outsiders = Vec::new();
     let mut seen = HashSet::new();
     for (_, on) in &edges {
-        if !inside.contains(on)
+        if !inside.contains_key(on)
             && seen.insert(*on)
             && let Some(outsider) = outsider(reader, *on)?
         {

@@ -1,6 +1,6 @@
 //! One turn of the loop: everything that is decided and stored together.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId, TaskStatus, Timestamp};
@@ -8,6 +8,7 @@ use cf_reconcile::{
     AfterStop, AskGrace, Believed, LiveClaim, Reason, ReconciliationResult, StopCause, Stored,
 };
 
+use super::gate::Awaiting;
 use super::launch::Launch;
 use super::settle::Judged;
 use super::{rows, take_up};
@@ -19,6 +20,7 @@ use crate::source::Asked;
 use crate::store::attempt::{AttemptResult, NewAttempt};
 use crate::store::batch::{Claim, Stop};
 use crate::store::event::{Event, EventFilter};
+use crate::store::follow::StoredComment;
 use crate::store::{Result, Store, Tx};
 use crate::supervise::Stage;
 
@@ -64,6 +66,8 @@ pub(super) const JOBS_IN_A_ROW: u32 = 500;
 pub(super) struct Running {
     /// The attempt.
     pub attempt: AttemptId,
+    /// Its number among the attempts of its task.
+    pub generation: u32,
     /// Its task.
     pub task: TaskId,
     /// Which process of it runs.
@@ -109,7 +113,7 @@ impl News {
     }
 
     /// Adds what was read before it.
-    fn after(&mut self, before: Self) {
+    pub(super) fn after(&mut self, before: Self) {
         self.changed.extend(before.changed);
         self.stopped_by_hand.splice(0..0, before.stopped_by_hand);
         self.edges.extend(before.edges);
@@ -133,10 +137,10 @@ pub(super) struct Core {
     pub at_gate: Vec<AtGate>,
     /// The newest event that was looked at.
     pub seen_seq: u64,
-    /// What the last turn was told. When its transaction failed, the next one is told again.
-    pub told: News,
     /// Whether what is believed was read from the store since the last turn.
     pub recalled: bool,
+    /// Whether nothing but this batch's own events was appended when its transaction began.
+    pub nobody_else: bool,
     /// Tasks to look at again in the next turn, whatever the store says.
     pub relook: BTreeSet<TaskId>,
     /// Why what does not get its turn is cancelled.
@@ -157,12 +161,26 @@ pub(super) struct Core {
     pub rules: HashMap<String, SuccessRule>,
     /// Unclean attempts whose survivors are watched.
     pub unclean: BTreeSet<AttemptId>,
+    /// The time at which that clock began.
+    pub began: Timestamp,
     /// The loop's clock, which does not run while this process is suspended.
     pub clock: Duration,
+    /// Members with links to a tracker that is followed.
+    pub linked: HashSet<TaskId>,
+    /// On that clock, when the links of a task were last looked at for its start.
+    pub looked: HashMap<TaskId, Duration>,
+    /// Queued tasks that wait for a look, by their turn.
+    pub awaiting: Vec<Awaiting>,
+    /// Comments to be given to agents that run, when the transaction has committed.
+    pub contexts: Vec<(AttemptId, Vec<StoredComment>)>,
+    /// On that clock, until when nothing is started.
+    pub hold_off: Option<Duration>,
     /// On that clock, when a source was last acted upon.
     pub disturbed_at: Option<Duration>,
     /// On that clock, since when nothing is left but what is held.
     pub idle_since: Option<Duration>,
+    /// The tasks that a pass by hand is about; none means all. Attempts of other tasks are known and not looked after.
+    pub only: Option<BTreeSet<TaskId>>,
     /// How the next random fraction is drawn; for the jitter of retries.
     pub jitter: u64,
 }
@@ -182,7 +200,7 @@ impl Core {
             by_attempt: HashMap::new(),
             at_gate: Vec::new(),
             seen_seq: 0,
-            told: News::default(),
+            nobody_else: false,
             recalled: false,
             relook: BTreeSet::new(),
             cut: Reason::Stopped,
@@ -194,9 +212,16 @@ impl Core {
             unverified: Vec::new(),
             rules,
             unclean: BTreeSet::new(),
+            began: crate::store::now(),
             clock: Duration::ZERO,
+            linked: HashSet::new(),
+            looked: HashMap::new(),
+            awaiting: Vec::new(),
+            contexts: Vec::new(),
+            hold_off: None,
             disturbed_at: None,
             idle_since: None,
+            only: None,
             // Any number but zero will do; the batch's own id spreads the retries of different batches.
             jitter: batch.0.as_u64_pair().1 | 1,
         }
@@ -236,8 +261,19 @@ impl Core {
     }
 
     /// Whether a task may start now, and has a supervisor at its gate.
-    pub(super) fn can_start(&mut self, now: Timestamp) -> bool {
-        !self.at_gate.is_empty() && self.schedule.next(now).is_some()
+    pub(super) fn can_start(&mut self) -> bool {
+        let now = self.time();
+        !self.holds_off() && !self.at_gate.is_empty() && self.schedule.next(now).is_some()
+    }
+
+    /// Whether nothing is started for a moment, because the last start did not come about.
+    pub(super) fn holds_off(&self) -> bool {
+        self.hold_off.is_some_and(|until| self.clock < until)
+    }
+
+    /// The time by the loop's clock: retries are due by it, so that neither a clock that is set nor a suspend moves them.
+    pub(super) fn time(&self) -> Timestamp {
+        self.began.checked_add(self.clock).unwrap_or(self.began)
     }
 
     /// The batch as an actor.
@@ -260,6 +296,7 @@ impl Core {
         unverified
             + free.min(
                 self.schedule.upcoming(free).count()
+                    + self.awaiting.len()
                     + usize::from(self.schedule.next_due().is_some()),
             )
     }
@@ -290,7 +327,11 @@ impl Core {
 
     fn take_news(&self, event: &Event, news: &mut News) {
         use cf_core::EventType as E;
-        if event.kind == E::BatchStopRequested && event.batch == Some(self.batch) {
+        // What a newer program has written about, this one cannot act on.
+        let Some(kind) = event.kind.known() else {
+            return;
+        };
+        if kind == E::BatchStopRequested && event.batch == Some(self.batch) {
             let force = event.data.get("force").and_then(serde_json::Value::as_bool) == Some(true);
             news.stop = news
                 .stop
@@ -299,8 +340,10 @@ impl Core {
         let Some(task) = event.task.filter(|task| self.schedule.knows(*task)) else {
             return;
         };
-        match event.kind {
-            E::TaskStopRequested => news.stopped_by_hand.push((task, event.attempt)),
+        match kind {
+            E::TaskStopRequested if event.batch.is_none_or(|batch| batch == self.batch) => {
+                news.stopped_by_hand.push((task, event.attempt));
+            }
             E::TaskDependencyChanged => {
                 news.edges.insert(task);
             }
@@ -359,23 +402,26 @@ impl Core {
         judged: &[Judged],
         merged: Vec<cf_reconcile::Merged>,
     ) -> Result<()> {
+        // Nobody else has written since the last look: then what this transaction appends needs no look either.
+        self.nobody_else = tx.reader().last_seq()? == self.seen_seq;
         let mut news = news.clone();
         if std::mem::take(&mut self.recalled) {
-            news.after(std::mem::take(&mut self.told));
             self.stop_again(tx, &mut news)?;
         }
-        self.told = news.clone();
-        for task in &news.edges {
-            self.take_edges(tx, *task)?;
-        }
-        for ended in std::mem::take(&mut self.unverified).iter().chain(judged) {
+        self.take_edges(tx, &news.edges)?;
+        let unverified = if self.holds_off() {
+            Vec::new()
+        } else {
+            std::mem::take(&mut self.unverified)
+        };
+        for ended in unverified.iter().chain(judged) {
             self.settle(tx, ended)?;
         }
         for (task, meant) in &news.stopped_by_hand {
             self.stop_by_hand(tx, *task, *meant)?;
         }
         for task in &news.changed {
-            self.saw_outsider(tx, *task)?;
+            self.saw_elsewhere(tx, *task)?;
         }
         for found in merged {
             self.apply(tx, found)?;
@@ -396,53 +442,80 @@ impl Core {
             .running
             .values()
             .map(|running| (running.task, running.attempt))
+            .filter(|(task, _)| self.is_in_hand(*task))
             .collect();
         for (task, attempt) in live {
+            if let Some(row) = self
+                .schedule
+                .row(task)
+                .filter(|row| row.phase == Phase::Running)
+            {
+                // It may be stored as one that is being stopped, which it is not until that is found again.
+                tx.store_batch_task(self.batch, row)?;
+            }
             if tx.reader().stop_was_requested(task, attempt)? {
                 news.stopped_by_hand.push((task, Some(attempt)));
             }
         }
-        news.stop = news.stop.max(self.stop);
+        if self.only.is_none() {
+            news.stop = news.stop.max(self.stop);
+        }
         Ok(())
     }
 
-    /// Takes the dependencies of a task as they are now. Of a deleted task the store keeps no edges, the batch does.
-    fn take_edges(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
-        if self.schedule.row(task).is_none() {
-            return Ok(());
-        }
+    /// Whether a pass by hand, if this is one, is about this task.
+    pub(super) fn is_in_hand(&self, task: TaskId) -> bool {
+        self.only.as_ref().is_none_or(|only| only.contains(&task))
+    }
+
+    /// Takes the dependencies of tasks as they are now. Of a deleted task the store keeps no edges, the batch does.
+    fn take_edges(&mut self, tx: &mut Tx<'_>, tasks: &BTreeSet<TaskId>) -> Result<()> {
         let reader = tx.reader();
-        let mut on = reader.depends_on(task)?;
-        for kept in self.schedule.depends_on(task) {
-            if !on.contains(&kept)
-                && reader
-                    .standing(kept)?
-                    .is_none_or(|standing| standing.deleted)
-            {
-                on.push(kept);
+        let rows = tasks.iter().filter_map(|task| self.schedule.row(*task));
+        let taken_up: std::collections::BTreeMap<TaskId, u64> =
+            rows.map(|row| (row.task, row.take_up_seq)).collect();
+        let Some(first) = taken_up.values().min() else {
+            return Ok(());
+        };
+        let deletions = reader.deletions_after(*first)?;
+        for (task, since) in taken_up {
+            let mut on = reader.depends_on(task)?;
+            let saw = deletions
+                .iter()
+                .filter(|(seq, _, dependents)| *seq > since && dependents.contains(&task));
+            on.extend(saw.map(|(_, deleted, _)| *deleted));
+            for on in &on {
+                if !self.schedule.knows(*on)
+                    && let Some(outsider) = take_up::outsider(&reader, *on)?
+                {
+                    self.schedule.add_outsider(outsider);
+                }
             }
+            self.schedule.set_dependencies(task, &on, tx.now());
         }
-        for on in &on {
-            if !self.schedule.knows(*on)
-                && let Some(outsider) = take_up::outsider(&reader, *on)?
-            {
-                self.schedule.add_outsider(outsider);
-            }
-        }
-        self.schedule.set_dependencies(task, &on, tx.now());
         Ok(())
     }
 
-    fn saw_outsider(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
+    /// Looks whether a claim elsewhere is still what keeps a task from starting. It is waited for also where no source
+    /// is asked.
+    pub(super) fn claim_ended(
+        &mut self,
+        reader: &crate::store::Reader<'_>,
+        task: TaskId,
+    ) -> Result<()> {
+        if self.schedule.gate(task) == Gate::ClaimedElsewhere
+            && let Some(standing) = reader.standing(task)?
+        {
+            self.schedule
+                .set_gate(task, take_up::gate(reader, self.batch, &standing)?);
+        }
+        Ok(())
+    }
+
+    fn saw_elsewhere(&mut self, tx: &mut Tx<'_>, task: TaskId) -> Result<()> {
         let reader = tx.reader();
         if self.schedule.row(task).is_some() {
-            // The end of a claim elsewhere is waited for also where no source is asked.
-            if self.schedule.gate(task) == Gate::ClaimedElsewhere
-                && let Some(standing) = reader.standing(task)?
-            {
-                self.schedule
-                    .set_gate(task, take_up::gate(&reader, self.batch, &standing)?);
-            }
+            self.claim_ended(&reader, task)?;
             return Ok(());
         }
         if let Some(standing) = reader.standing(task)? {
@@ -542,7 +615,14 @@ impl Core {
 
     /// Claims tasks for the free slots that have a supervisor at its gate.
     fn dispatch(&mut self, tx: &mut Tx<'_>) -> Result<()> {
-        while let Some(task) = self.schedule.next(tx.now()) {
+        if self.holds_off() {
+            return Ok(());
+        }
+        while let Some(task) = self.schedule.next(self.time()) {
+            if self.needs_look(task) {
+                self.await_look(task);
+                continue;
+            }
             let Some(AtGate { identity, jobs }) = self.at_gate.pop() else {
                 return Ok(());
             };
@@ -569,11 +649,13 @@ impl Core {
                         LiveClaim::None,
                     );
                     self.schedule.started(task, tx.now());
+                    self.looked.remove(&task);
                     self.by_attempt.insert(new.id, task);
                     self.running.insert(
                         task,
                         Running {
                             attempt: new.id,
+                            generation,
                             task,
                             stage: Stage::Agent,
                             identity: identity.clone(),
@@ -617,9 +699,11 @@ impl Core {
         }
     }
 
-    /// When, at the latest, the loop has to do something without being woken.
+    /// When, at the latest, the loop has to do something without being woken: a retry is due, and there is a slot for it.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.schedule.next_due()
+        let open =
+            self.schedule.mode() == Mode::Open && self.schedule.busy() < self.schedule.slots();
+        self.schedule.next_due().filter(|_| open)
     }
 
     /// Whether the batch is over: nothing runs, nothing can start, and nobody is waited for.
@@ -628,7 +712,10 @@ impl Core {
             self.idle_since = None;
             return false;
         }
-        if self.schedule.mode() == Mode::Closing || self.schedule.count(Phase::Held) == 0 {
+        if self.schedule.mode() == Mode::Closing
+            || (self.schedule.count(Phase::Held) == 0
+                && !self.schedule.has_work_in_progress_by_hand())
+        {
             return true;
         }
         if self

@@ -92,8 +92,8 @@ impl LocalExecutor {
         })
     }
 
-    /// Starts supervisors ahead of time until `count` are idle or starting; [`Executor::acquire`] then only has to wait for
-    /// their hello.
+    /// Starts supervisors ahead of time until `count` are idle or starting; [`Executor::acquire`] then only has to wait
+    /// for their hello.
     ///
     /// # Errors
     ///

@@ -13,8 +13,8 @@ use crate::store::blocker::BlockerSummary;
 use crate::store::task::TaskStanding;
 use crate::store::{Result, Store};
 
-/// Above so many tasks, all rows are read in one go rather than one by one: a scan of ten thousand rows costs what about
-/// two hundred look-ups do.
+/// Above so many tasks, all rows are read in one go rather than one by one: a scan of ten thousand rows costs what
+/// about two hundred look-ups do.
 const ONE_BY_ONE: usize = 200;
 
 /// Asks the store.
@@ -24,6 +24,10 @@ pub struct LocalReconciler;
 impl Reconciler for LocalReconciler {
     fn name(&self) -> SourceName {
         SourceName::Local
+    }
+
+    fn is_polled(&self) -> bool {
+        false
     }
 
     fn check_tasks(
@@ -195,6 +199,10 @@ fn writer(
     take_up_seq: u64,
     attempt: Option<AttemptId>,
 ) -> Writer {
+    // A claim that was taken over from a batch that is gone still has that batch as its writer.
+    if row.claim == Some(batch) {
+        return Writer::Own;
+    }
     if row.status_seq <= take_up_seq {
         return Writer::Own;
     }

@@ -344,7 +344,7 @@ impl Tx<'_> {
     /// Moves an attempt on to its verification, under the supervisor that will run it.
     ///
     /// What is known of its agent is stored now, so that a crash during the verification does not lose it.
-    pub(crate) fn to_verification(
+    pub(crate) fn begin_verification(
         &mut self,
         attempt: &Attempt,
         supervisor: &Identity,

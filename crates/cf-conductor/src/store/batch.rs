@@ -7,7 +7,7 @@ use cf_core::{
 use rusqlite::{OptionalExtension as _, Row};
 
 use super::attempt::NewAttempt;
-use super::event::{Event, EventFilter};
+use super::event::Event;
 use super::sql::{json, parsed, parsed_opt, time, time_opt, to_json};
 use super::task::{StatusWrite, Task};
 use super::{Doing as _, Reader, Result, StoreError, Tx};
@@ -136,6 +136,11 @@ pub enum Claim {
     /// The task is not as it was believed to be, or has an attempt that may be alive. Look again.
     Lost,
 }
+
+/// The events of a batch that name an action. The condition is that of the index `event_action`, word for word: the
+/// others are not read.
+const RECONCILIATION_EVENTS: &str = "SELECT * FROM event WHERE batch = ?1 AND seq > ?2 AND \
+                                     json_extract(data, '$.action') IS NOT NULL ORDER BY seq";
 
 impl Reader<'_> {
     /// One batch.
@@ -301,20 +306,23 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn reconciliation_events(&self, batch: BatchId) -> Result<Vec<Event>> {
-        let mut list = Vec::new();
-        self.events(
-            &EventFilter {
-                batch: Some(batch),
-                ..EventFilter::default()
-            },
-            |event| {
-                if event.data.contains_key("action") {
-                    list.push(event);
-                }
-                Ok(())
-            },
-        )?;
-        Ok(list)
+        self.reconciliation_events_after(batch, 0)
+    }
+
+    /// The same, but only those after an event.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn reconciliation_events_after(&self, batch: BatchId, seq: u64) -> Result<Vec<Event>> {
+        let mut statement = self
+            .conn
+            .prepare_cached(RECONCILIATION_EVENTS)
+            .doing("read the event log")?;
+        let rows = statement
+            .query_map((batch.to_string(), seq), Event::from_row)
+            .doing("read the event log")?;
+        rows.collect::<rusqlite::Result<_>>().doing("read an event")
     }
 
     /// The batches, among those not ended, that have the task and have not finished it.
@@ -496,11 +504,11 @@ impl Tx<'_> {
     }
 
     /// Ends a claim that nobody holds any more: its batch is gone, and it had no attempt that may be alive.
-    pub(crate) fn release_claim(&mut self, task: TaskId) -> Result<()> {
+    pub(crate) fn release_claim(&mut self, task: TaskId, batch: BatchId) -> Result<()> {
         let row = self.reader().task(task)?;
         if !row.deleted
             && row.status == TaskStatus::InProgress
-            && row.claim.is_some()
+            && row.claim == Some(batch)
             && !self.reader().has_open_attempt(task)?
         {
             let by = cf_core::Actor::System;
@@ -534,3 +542,6 @@ impl Tx<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

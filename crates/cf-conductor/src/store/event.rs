@@ -1,5 +1,9 @@
 //! The append-only log of what happened.
 
+use std::convert::Infallible;
+use std::fmt;
+use std::str::FromStr;
+
 use cf_core::{Actor, AttemptId, BatchId, EventType, TaskId, Timestamp};
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
@@ -8,6 +12,81 @@ use serde_json::{Map, Value};
 use super::sql::{json, parsed, parsed_opt, time};
 use super::{Doing as _, Reader, Result, Tx};
 
+/// What an entry of the log tells: a word that this program knows, or one that a newer one has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// One of the words of [`EventType`].
+    Known(EventType),
+    /// Another word. Readers show it as it stands, and nothing acts on it.
+    Unknown(String),
+}
+
+impl EventKind {
+    /// The word, as stored and shown.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Known(kind) => kind.as_str(),
+            Self::Unknown(word) => word,
+        }
+    }
+
+    /// The type, when this program knows it.
+    pub const fn known(&self) -> Option<EventType> {
+        match self {
+            Self::Known(kind) => Some(*kind),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl From<EventType> for EventKind {
+    fn from(kind: EventType) -> Self {
+        Self::Known(kind)
+    }
+}
+
+impl FromStr for EventKind {
+    type Err = Infallible;
+
+    fn from_str(word: &str) -> std::result::Result<Self, Infallible> {
+        Ok(word
+            .parse()
+            .map_or_else(|_| Self::Unknown(word.to_owned()), Self::Known))
+    }
+}
+
+impl PartialEq<EventType> for EventKind {
+    fn eq(&self, other: &EventType) -> bool {
+        self.known() == Some(*other)
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for EventKind {
+    fn serialize<S: serde::Serializer>(
+        &self,
+        serializer: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for EventKind {
+    fn deserialize<D: serde::Deserializer<'de>>(
+        deserializer: D,
+    ) -> std::result::Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Ok(word
+            .parse()
+            .map_or_else(|_| Self::Unknown(word.clone()), Self::Known))
+    }
+}
+
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -15,9 +94,9 @@ pub struct Event {
     pub seq: u64,
     /// When it was stored.
     pub at: Timestamp,
-    /// What happened, one of the words of [`EventType`].
+    /// What happened.
     #[serde(rename = "type")]
-    pub kind: EventType,
+    pub kind: EventKind,
     /// The task that it happened to.
     pub task: Option<TaskId>,
     /// The batch that it belongs to.
@@ -36,7 +115,7 @@ impl Event {
         Self {
             seq: 0,
             at: Timestamp::UNIX_EPOCH,
-            kind,
+            kind: kind.into(),
             task: None,
             batch: None,
             attempt: None,
@@ -74,7 +153,7 @@ impl Event {
         self.data.get(name).and_then(Value::as_str)
     }
 
-    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             seq: row.get("seq")?,
             at: time(row, "at_ms")?,
@@ -189,6 +268,38 @@ impl Reader<'_> {
             each(Event::from_row(row).doing("read an event")?)?;
         }
         Ok(())
+    }
+
+    /// The tasks that were deleted after an event, each with the number of its deletion and what depended on it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub(crate) fn deletions_after(&self, seq: u64) -> Result<Vec<(u64, TaskId, Vec<TaskId>)>> {
+        let mut statement = self
+            .conn
+            .prepare_cached(
+                "SELECT * FROM event WHERE seq > ?1 AND type = 'TASK_DELETED' ORDER BY seq",
+            )
+            .doing("read the event log")?;
+        let rows = statement
+            .query_map([seq], Event::from_row)
+            .doing("read the event log")?;
+        let mut deletions = Vec::new();
+        for event in rows {
+            let event = event.doing("read an event")?;
+            let dependents = event
+                .data
+                .get("dependents")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            let dependents = dependents
+                .filter_map(|id| id.as_str()?.parse().ok())
+                .collect();
+            deletions.extend(event.task.map(|task| (event.seq, task, dependents)));
+        }
+        Ok(deletions)
     }
 
     /// The same as a list.

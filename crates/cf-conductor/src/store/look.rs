@@ -1,7 +1,10 @@
 //! Finds what a person means by a key, an id or a prefix of one.
 
+use std::str::FromStr;
+
 use cf_core::{AttemptId, BatchId, BlockerId, TaskId, TaskRef};
 
+use super::sql::parsed;
 use super::{Doing as _, Reader, Result, StoreError};
 
 /// How many candidates an answer names.
@@ -18,24 +21,19 @@ impl Reader<'_> {
             .conn
             .prepare_cached("SELECT id FROM task WHERE key = ?1 AND deleted_at_ms IS NULL")
             .and_then(|mut s| {
-                s.query_map([given.as_str()], |row| row.get::<_, String>(0))?
+                s.query_map([given.as_str()], |row| parsed(row, "id"))?
                     .next()
                     .transpose()
             })
             .doing("look up a task")?;
         if let Some(id) = by_key {
-            return Ok(parse_id(&id));
+            return Ok(id);
         }
-        let found = self.with_prefix("SELECT id, coalesce(key, '') FROM task WHERE id >= ?1 AND id < ?2 AND deleted_at_ms IS NULL ORDER BY id LIMIT 11", given)?;
-        match found.as_slice() {
-            [(id, _)] => Ok(parse_id(id)),
-            [] => Err(StoreError::Unknown {
-                what: "task",
-                given: shown(given),
-                similar: self.similar_keys(given)?,
-            }),
-            several => Err(ambiguous("task", given, several)),
-        }
+        self.only_one(
+            "task",
+            "SELECT id, coalesce(key, '') FROM task WHERE id >= ?1 AND id < ?2 AND deleted_at_ms IS NULL ORDER BY id",
+            given,
+        )
     }
 
     /// The batch that answers to a full id or a unique prefix of four or more.
@@ -44,12 +42,11 @@ impl Reader<'_> {
     ///
     /// None or several do.
     pub fn find_batch(&self, given: &TaskRef) -> Result<BatchId> {
-        self.find_plain(
+        self.only_one(
             "batch",
-            "SELECT id, status FROM batch WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 11",
+            "SELECT id, status FROM batch WHERE id >= ?1 AND id < ?2 ORDER BY id",
             given,
         )
-        .map(|id| id.parse().expect("the store holds only ids that it wrote"))
     }
 
     /// The blocker that answers to a full id or a unique prefix of four or more.
@@ -58,12 +55,11 @@ impl Reader<'_> {
     ///
     /// None or several do.
     pub fn find_blocker(&self, given: &TaskRef) -> Result<BlockerId> {
-        self.find_plain(
+        self.only_one(
             "blocker",
-            "SELECT id, '' FROM blocker WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 11",
+            "SELECT id, '' FROM blocker WHERE id >= ?1 AND id < ?2 ORDER BY id",
             given,
         )
-        .map(|id| id.parse().expect("the store holds only ids that it wrote"))
     }
 
     /// The attempt that answers to a full id or a unique prefix of four or more.
@@ -72,40 +68,61 @@ impl Reader<'_> {
     ///
     /// None or several do.
     pub fn find_attempt(&self, given: &TaskRef) -> Result<AttemptId> {
-        self.find_plain(
+        self.only_one(
             "attempt",
-            "SELECT id, '' FROM attempt WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 11",
+            "SELECT id, '' FROM attempt WHERE id >= ?1 AND id < ?2 ORDER BY id",
             given,
         )
-        .map(|id| id.parse().expect("the store holds only ids that it wrote"))
     }
 
-    fn find_plain(&self, what: &'static str, sql: &str, given: &TaskRef) -> Result<String> {
-        let found = self.with_prefix(sql, given)?;
-        match found.as_slice() {
-            [(id, _)] => Ok(id.clone()),
-            [] => Err(StoreError::Unknown {
+    /// The one row whose id begins with a prefix: a range over the index, never a pattern. `sql` gives ids and what is
+    /// said beside them.
+    fn only_one<T>(&self, what: &'static str, sql: &str, given: &TaskRef) -> Result<T>
+    where
+        T: FromStr,
+        T::Err: std::error::Error + Send + Sync + 'static,
+    {
+        let mut first = None;
+        let mut candidates = Vec::new();
+        let mut count = 0;
+        if let Some(prefix) = given.as_prefix() {
+            let mut statement = self.conn.prepare_cached(sql).doing("look up an id")?;
+            // `g` sorts after every hexadecimal digit and after the hyphen.
+            let mut rows = statement
+                .query((&prefix, format!("{prefix}g")))
+                .doing("look up an id")?;
+            while let Some(row) = rows.next().doing("look up an id")? {
+                count += 1;
+                if count == 1 {
+                    first = Some(parsed(row, "id").doing("look up an id")?);
+                }
+                if count <= CANDIDATES {
+                    let id: String = row.get(0).doing("look up an id")?;
+                    let name: String = row.get(1).doing("look up an id")?;
+                    candidates.push(match name.as_str() {
+                        "" => id,
+                        name => format!("{id} ({name})"),
+                    });
+                }
+            }
+        }
+        match (first, count) {
+            (Some(id), 1) => Ok(id),
+            (Some(_), _) => Err(StoreError::Ambiguous {
                 what,
                 given: shown(given),
-                similar: Vec::new(),
+                count,
+                candidates,
             }),
-            several => Err(ambiguous(what, given, several)),
+            (None, _) => Err(StoreError::Unknown {
+                what,
+                given: shown(given),
+                similar: match what {
+                    "task" => self.similar_keys(given)?,
+                    _ => Vec::new(),
+                },
+            }),
         }
-    }
-
-    /// Rows whose id lies between the prefix and the next one: a range over the index, never a pattern.
-    fn with_prefix(&self, sql: &str, given: &TaskRef) -> Result<Vec<(String, String)>> {
-        let Some(prefix) = given.as_prefix() else {
-            return Ok(Vec::new());
-        };
-        let mut statement = self.conn.prepare_cached(sql).doing("look up an id")?;
-        // `g` sorts after every hexadecimal digit and after the hyphen.
-        let rows = statement
-            .query_map((&prefix, format!("{prefix}g")), |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .doing("look up an id")?;
-        rows.collect::<rusqlite::Result<_>>().doing("look up an id")
     }
 
     /// A few keys that begin like the given text or contain it.
@@ -123,33 +140,6 @@ impl Reader<'_> {
     }
 }
 
-fn parse_id(text: &str) -> TaskId {
-    text.parse()
-        .expect("the store holds only ids that it wrote")
-}
-
 fn shown(given: &TaskRef) -> String {
     given.as_str().chars().take(80).collect()
-}
-
-fn ambiguous(what: &'static str, given: &TaskRef, several: &[(String, String)]) -> StoreError {
-    let mut candidates: Vec<String> = several
-        .iter()
-        .take(CANDIDATES)
-        .map(|(id, name)| {
-            if name.is_empty() {
-                id.clone()
-            } else {
-                format!("{id} ({name})")
-            }
-        })
-        .collect();
-    if several.len() > CANDIDATES {
-        candidates.push("…".to_owned());
-    }
-    StoreError::Ambiguous {
-        what,
-        given: shown(given),
-        candidates,
-    }
 }

@@ -12,7 +12,7 @@ mod embedded {
 }
 
 /// The newest schema. Each migration sets `user_version` to its own number.
-const KNOWN: i64 = 1;
+const KNOWN: i64 = 2;
 
 /// `cf.f` in ASCII: says that a SQLite file is ours.
 const APPLICATION_ID: i64 = 1_667_637_094;
@@ -30,7 +30,9 @@ pub(super) fn version(conn: &Connection, path: &Path) -> Result<Version> {
         path: path.to_owned(),
         source,
     };
-    let read = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0));
+    // One look: what somebody who makes the database at this moment commits is seen as a whole or not at all.
+    let look = conn.unchecked_transaction().map_err(open)?;
+    let read = |sql: &str| look.query_row(sql, [], |row| row.get::<_, i64>(0));
     let schema = match read("PRAGMA user_version") {
         Ok(schema) => schema,
         Err(rusqlite::Error::SqliteFailure(error, _))
@@ -47,9 +49,10 @@ pub(super) fn version(conn: &Connection, path: &Path) -> Result<Version> {
     let others =
         "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE '%refinery_schema_history%'";
     let empty = schema == 0 && read(others).map_err(open)? == 0;
-    let recorded = match empty {
-        true => schema,
-        false => read("SELECT coalesce(max(version), 0) FROM refinery_schema_history").unwrap_or(0),
+    let recorded = if empty {
+        schema
+    } else {
+        read("SELECT coalesce(max(version), 0) FROM refinery_schema_history").unwrap_or(0)
     };
     Ok(Version {
         schema: schema.max(recorded),
@@ -59,8 +62,8 @@ pub(super) fn version(conn: &Connection, path: &Path) -> Result<Version> {
 }
 
 /// Refuses a file that is not ours, newer, or older (for those who cannot migrate it).
-pub(super) fn refuse_other(found: Version, path: &Path) -> Result<()> {
-    check(&found, path)?;
+pub(super) fn refuse_other(found: &Version, path: &Path) -> Result<()> {
+    check(found, path)?;
     if found.schema == KNOWN {
         return Ok(());
     }

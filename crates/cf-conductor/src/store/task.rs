@@ -60,6 +60,8 @@ pub struct Task {
     pub updated_at: Timestamp,
     /// Whether it was deleted. Deleted tasks are kept for history and found by no name.
     pub deleted: bool,
+    /// Where somebody wrote it who is not trusted, such as `github.com owner/repo#12`; its text is data then.
+    pub origin: Option<String>,
 }
 
 impl Task {
@@ -92,6 +94,7 @@ impl Task {
             created_at: time(row, "created_at_ms")?,
             updated_at: time(row, "updated_at_ms")?,
             deleted: row.get::<_, Option<i64>>("deleted_at_ms")?.is_some(),
+            origin: row.get("origin")?,
         })
     }
 }
@@ -374,7 +377,7 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn depends_on(&self, id: TaskId) -> Result<Vec<TaskId>> {
         self.ids(
-            "SELECT depends_on FROM dependency WHERE task = ?1 ORDER BY depends_on",
+            "SELECT depends_on AS id FROM dependency WHERE task = ?1 ORDER BY depends_on",
             id,
         )
     }
@@ -386,7 +389,7 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn dependents(&self, id: TaskId) -> Result<Vec<TaskId>> {
         self.ids(
-            "SELECT task FROM dependency WHERE depends_on = ?1 ORDER BY task",
+            "SELECT task AS id FROM dependency WHERE depends_on = ?1 ORDER BY task",
             id,
         )
     }
@@ -394,16 +397,10 @@ impl Reader<'_> {
     fn ids(&self, sql: &str, id: TaskId) -> Result<Vec<TaskId>> {
         let mut statement = self.conn.prepare_cached(sql).doing("read dependencies")?;
         let rows = statement
-            .query_map([id.to_string()], |row| row.get::<_, String>(0))
+            .query_map([id.to_string()], |row| parsed(row, "id"))
             .doing("read dependencies")?;
-        rows.map(|text| {
-            text.map(|text| {
-                text.parse()
-                    .expect("the store holds only ids that it wrote")
-            })
-        })
-        .collect::<rusqlite::Result<_>>()
-        .doing("read dependencies")
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("read dependencies")
     }
 
     /// Every edge `(task, depends on)` of the workspace.

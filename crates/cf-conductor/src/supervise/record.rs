@@ -1,8 +1,8 @@
 //! What a supervisor writes down: records of one fixed size in a file of its own.
 //!
-//! A record is a line of JSON, filled up with spaces to [`RECORD_BYTES`], and written with one `write` to a file that is
-//! open for appending. Because the size divides a page, a record never crosses one, and a supervisor that is killed in
-//! the middle of constant writing tears none. The same bytes go to the conductor as a note.
+//! A record is a line of JSON, filled up with spaces to [`RECORD_BYTES`], and written with one `write` to a file that
+//! is open for appending. Because the size divides a page, a record never crosses one, and a supervisor that is killed
+//! in the middle of constant writing tears none. The same bytes go to the conductor as a note.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -30,7 +30,8 @@ crate::tests![
     a_supervisor_that_cannot_be_started_is_an_error,
 ];
 
-/// The argument that makes this program a conductor: of one job (JSON), in a directory; it tells the identity and waits.
+/// The argument that makes this program a conductor: of one job (JSON), in a directory; it tells the identity and
+/// waits.
 pub(crate) const CONDUCTOR: &str = "__conductor";
 
 pub(crate) fn conductor(arguments: &[String]) -> ExitCode {

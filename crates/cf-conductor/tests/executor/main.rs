@@ -1,8 +1,8 @@
 //! The local executor with real supervisors and real processes.
 //!
-//! This program is its own supervisor, and its own conductor where one is to be killed; that is why it has a `main` of its own
-//! instead of the usual harness. Every test runs in a process of its own, so that orphans and children of one are
-//! nobody else's. It understands what `cargo test` passes: a filter, `--exact`, `--list`.
+//! This program is its own supervisor, and its own conductor where one is to be killed; that is why it has a `main` of
+//! its own instead of the usual harness. Every test runs in a process of its own, so that orphans and children of one
+//! are nobody else's. It understands what `cargo test` passes: a filter, `--exact`, `--list`.
 
 #![expect(
     clippy::unwrap_used,

@@ -97,7 +97,8 @@ impl Freshness {
     pub const ALL: &'static [Self] = &[Self::Fresh, Self::Stale];
 }
 
-/// Whether this closure (state, reason, and the time of closing or merging) may still act. Open links are [`Self::New`].
+/// Whether this closure (state, reason, and the time of closing or merging) may still act. Open links are
+/// [`Self::New`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Closure {
     /// It may.

@@ -37,6 +37,11 @@ impl Watched {
         }
     }
 
+    /// Tells it which tasks have ended before it began to watch.
+    pub(super) fn have_ended(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
+        self.progress.have_ended(tasks);
+    }
+
     fn show(&mut self, work: impl FnOnce(&mut Progress) -> io::Result<()>) {
         if !self.is_closed && work(&mut self.progress).is_err() {
             self.is_closed = true;

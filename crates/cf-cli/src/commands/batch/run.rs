@@ -9,19 +9,20 @@ use cf_conductor::settings::Settings;
 use cf_conductor::source::ReconcilerRegistry;
 use cf_conductor::store::{Store, StoreError};
 use cf_conductor::workspace::Workspace;
-use cf_core::{Actor, BatchId, BatchStatus, TaskLabel, TaskRef};
+use cf_core::{Actor, BatchId, BatchStatus, Phase, TaskId, TaskLabel, TaskRef};
 
+use super::super::github;
 use super::super::tasks::import_plan;
 use super::super::{Ended, find_task};
 use super::observer::{Deaf, Watched};
 use super::watch::end;
 use crate::args::run::{ResumeArgs, RunArgs};
 use crate::args::work::StartArgs;
-use crate::config::{Layer, Origin, Places, Setting};
+use crate::config::{Layer, Places};
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::plan::Plan;
-use crate::progress::preview::{self, GitHub};
+use crate::progress::preview;
 use crate::workspace;
 
 /// `cf work batch run`.
@@ -77,7 +78,11 @@ fn named(store: &Store, actor: &Actor, given: &[TaskRef]) -> Result<Selection, C
     Ok(Selection::Tasks(ids))
 }
 
-fn resolve(workspace: Option<&Workspace>, flags: Layer, plan: Layer) -> Result<Layer, CliError> {
+pub(in crate::commands) fn resolve(
+    workspace: Option<&Workspace>,
+    flags: Layer,
+    plan: Layer,
+) -> Result<Layer, CliError> {
     Ok(Places::of_process(workspace.map(Workspace::config_file)).resolve(flags, plan)?)
 }
 
@@ -118,7 +123,7 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
         args.force,
     )?;
     if args.dry_run {
-        return run.show_only(&tried);
+        return run.show_only(&tried, &setup, &trial);
     }
     let workspace = if let Some(workspace) = found {
         workspace
@@ -211,17 +216,14 @@ impl Run<'_> {
         setup(&self.layer, workspace)
     }
 
-    fn github(&self) -> GitHub {
-        github(&self.layer)
-    }
-
-    fn show_only(&self, plan: &BatchPlan) -> Ended {
+    fn show_only(&self, plan: &BatchPlan, setup: &Setup, store: &Store) -> Ended {
+        let followed = github::followed(&self.layer, setup, store, &plan.tasks, &plan.settings)?;
         if self.console.json {
-            console::print_json(&preview::json(plan, &self.github()))?;
+            console::print_json(&preview::json(plan, &followed))?;
             return Ok(0);
         }
         let mut out = console::out();
-        preview::write(self.console, &mut out, plan, &self.github())?;
+        preview::write(self.console, &mut out, plan, &followed)?;
         out.flush()?;
         Ok(0)
     }
@@ -244,14 +246,14 @@ impl Run<'_> {
             self.args.force,
         )?;
         if self.args.dry_run {
-            return self.show_only(&plan);
+            return self.show_only(&plan, &setup, &store);
         }
         if !self.console.json && !self.console.quiet {
-            self.show_only(&plan)?;
+            self.show_only(&plan, &setup, &store)?;
         }
         for other in &plan.neighbours {
             self.console.warn(format_args!(
-                "batch {} works in the same tree; agents may get in each other's way (--isolation worktree keeps them apart)",
+                "batch {} works in the same tree; agents may get in each other's way",
                 other.short()
             ));
         }
@@ -288,6 +290,7 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
     refuse_contradiction(&settings)?;
     let layer = resolve(Some(&workspace), flags, Layer::default())?;
     let mut setup = setup(&layer, workspace.clone())?;
+    conductor::check_resume(&store, &setup, &settings, id, args.force)?;
     let labels = tasks
         .iter()
         .map(|view| {
@@ -298,9 +301,18 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         })
         .collect();
     let mut shown = Watched::new(console, tasks.len() as u64, workspace.clone(), labels);
+    shown.have_ended(
+        tasks
+            .iter()
+            .filter(|view| view.row.phase == Phase::Finished)
+            .map(|view| view.row.task),
+    );
     if !console.json && !console.quiet {
         let mut out = console::out();
         preview::write_settings(&mut out, &settings)?;
+        let ids: Vec<_> = tasks.iter().map(|view| view.row.task).collect();
+        let followed = github::followed(&layer, &setup, &store, &ids, &settings)?;
+        preview::write_github(&mut out, &followed)?;
         out.flush()?;
     }
     let ended = conductor::conduct(
@@ -342,10 +354,12 @@ fn newest_unfinished(store: &Store) -> Result<BatchId, CliError> {
     })
 }
 
-/// Lets the sources' findings be applied to a batch whose conductor is gone; nothing of it is started.
+/// Lets what has ended be settled, and the sources' findings be applied, in a batch whose conductor is gone; nothing of
+/// it is started. With a list, only these tasks are looked after.
 pub(in crate::commands) fn finish_pass(
     workspace: &Workspace,
     id: BatchId,
+    only: Option<Vec<TaskId>>,
     console: &Console,
 ) -> Result<(), CliError> {
     let store = Store::open(workspace)?;
@@ -369,7 +383,7 @@ pub(in crate::commands) fn finish_pass(
         &mut setup_of(workspace)?,
         store,
         id,
-        &Goal::Pass,
+        &Goal::Pass(only),
         &mut shown,
     );
     shown.finish();
@@ -408,32 +422,25 @@ fn setup(layer: &Layer, workspace: Workspace) -> Result<Setup, CliError> {
         path: PathBuf::from("the program cf itself"),
         source,
     })?;
+    let mut registry = ReconcilerRegistry::default();
+    let github = github::source(layer);
+    if let Some(source) = &github {
+        let mut settings = layer.settings();
+        if settings.reconcile_interval.is_zero() {
+            // Switched off is what a batch does by itself, not what a person asks for.
+            settings.reconcile_interval = Settings::default().reconcile_interval;
+        }
+        source.configure(&settings);
+        registry.push(Box::new(source.reconciler()));
+    }
     Ok(Setup {
         workspace,
         engines,
-        registry: ReconcilerRegistry::default(),
+        registry,
+        github,
         environment: std::env::vars_os().collect(),
         program,
     })
-}
-
-/// Whether GitHub is asked during the batch, and why not.
-fn github(layer: &Layer) -> GitHub {
-    let why = match &layer.reconcile_github {
-        Some(setting) if !setting.value => {
-            format!("reconcile_github is false ({})", setting.origin)
-        }
-        Some(Setting {
-            origin: Origin::Default,
-            ..
-        })
-        | None => "no source is connected".to_owned(),
-        Some(setting) => format!(
-            "reconcile_github is true ({}), and no source is connected",
-            setting.origin
-        ),
-    };
-    GitHub { is_on: false, why }
 }
 
 fn told_end(ended: BatchEnd, workspace: &Workspace, console: &Console) -> Ended {

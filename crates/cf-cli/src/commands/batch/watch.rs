@@ -138,17 +138,19 @@ pub(super) fn status(
     console: &Console,
 ) -> Ended {
     let mut shown_at = None;
+    let mut shown = Shown::read(store, workspace, id)?;
     loop {
         let (batch, seq) = store.read(|reader| Ok((reader.batch(id)?, reader.last_seq()?)))?;
         let key = (seq, batch.status);
         if shown_at != Some(key) {
-            let shown = Shown::read(store, workspace, id)?;
+            shown.read_again(store, workspace)?;
             if console.json {
                 console::print_json(&shown.json())?;
             } else {
                 let mut out = console::out();
                 if console.width.is_some() {
-                    // To the upper left corner, and clear what follows: what stood there scrolls away with nothing lost.
+                    // To the upper left corner, and clear what follows: what stood there scrolls away with nothing
+                    // lost.
                     out.write_all(b"\x1b[H\x1b[2J")?;
                 } else if shown_at.is_some() {
                     writeln!(out)?;

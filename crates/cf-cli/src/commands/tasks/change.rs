@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use cf_conductor::store::task::{Expect, StatusWrite, TaskEdit, TaskSpec};
 use cf_conductor::store::{Store, StoreError};
-use cf_core::{Actor, Link, LinkKind, TaskId, TaskStatus};
+use cf_core::{Link, LinkKind, TaskId, TaskRef};
 use serde_json::json;
 
-use super::super::{Ended, find_task, read_text};
+use super::super::{Ended, find_task, kept_when_stale, read_text};
+use crate::args::github::PrLinkArgs;
 use crate::args::tasks::{
     AddArgs, AgentFlags, DeleteArgs, DependArgs, EditArgs, Field, LinkArgs, SetStatusArgs,
     UnlinkArgs,
 };
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
-use crate::plan::{self, DEFAULT_HOST};
+use crate::plan;
 use crate::render::json::TaskJson;
 use crate::render::task;
 use crate::workspace;
@@ -237,12 +238,24 @@ pub(super) fn depend(args: &DependArgs, console: &Console) -> Ended {
 
 /// `cf tasks link`.
 pub(super) fn link(args: &LinkArgs, console: &Console) -> Ended {
-    let links = links(&args.links, &args.issue, &args.pr)?;
+    make_links(
+        &args.task,
+        &links(&args.links, &args.issue, &args.pr)?,
+        console,
+    )
+}
+
+/// `cf pr link`.
+pub(in crate::commands) fn link_prs(args: &PrLinkArgs, console: &Console) -> Ended {
+    make_links(&args.task, &links(&[], &[], &args.prs)?, console)
+}
+
+fn make_links(task: &TaskRef, links: &[Link], console: &Console) -> Ended {
     let (_, mut store, actor) = workspace::open_to_write()?;
     let (id, made) = store.write(&actor, |tx| {
-        let id = find_task(&tx.reader(), &actor, &args.task)?;
+        let id = find_task(&tx.reader(), &actor, task)?;
         let mut made = Vec::new();
-        for link in &links {
+        for link in links {
             made.push(tx.link(id, link)?);
         }
         Ok((id, made))
@@ -291,7 +304,7 @@ fn links(plain: &[String], issues: &[String], prs: &[String]) -> Result<Vec<Link
     };
     let mut links = Vec::new();
     for text in plain {
-        let link = Link::parse(text, LinkKind::Issue, DEFAULT_HOST);
+        let link = Link::parse(text, LinkKind::Issue, &plan::default_host());
         links.push(link.map_err(|error| wrong(error.to_string()))?);
     }
     for (texts, kind) in [(issues, LinkKind::Issue), (prs, LinkKind::Pr)] {
@@ -314,13 +327,8 @@ pub(super) fn set_status(args: &SetStatusArgs, console: &Console) -> Ended {
         }
         Ok(written)
     });
-    let written = match written {
-        Err(StoreError::StaleAttempt { attempt }) => {
-            keep_stale(&mut store, &actor, attempt, args.status)?;
-            return Err(StoreError::StaleAttempt { attempt }.into());
-        }
-        other => other?,
-    };
+    let said = json!({ "status": args.status });
+    let written = kept_when_stale(&mut store, &actor, written, said)?;
     if console.json {
         let list: Vec<_> = written
             .iter()
@@ -356,16 +364,4 @@ pub(super) fn set_status(args: &SetStatusArgs, console: &Console) -> Ended {
         }
     }
     Ok(0)
-}
-
-/// What an attempt says that is over is kept, although nothing acts on it.
-fn keep_stale(
-    store: &mut Store,
-    actor: &Actor,
-    attempt: cf_core::AttemptId,
-    status: TaskStatus,
-) -> Result<(), StoreError> {
-    store.write(actor, |tx| {
-        tx.keep_stale(None, attempt, json!({ "status": status.as_str() }))
-    })
 }

@@ -12,7 +12,9 @@ use crate::args::tasks::{GraphArgs, ListArgs, ShowArgs};
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::graph::{self, Node};
-use crate::render::json::{AttemptJson, BlockerJson, EventJson, FullTaskJson, TaskJson};
+use crate::render::json::{
+    AttemptJson, BlockerJson, CommentJson, EventJson, FullTaskJson, TaskJson,
+};
 use crate::render::task::{self, FullTask};
 use crate::render::text;
 use crate::workspace;
@@ -106,7 +108,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
     let mut out = console::out();
     // Everything is read in one transaction, so that what is shown was true together.
     let mut labels = Labels::default();
-    let (view, links, blockers, attempts, events, depends_on, dependents) =
+    let (view, links, blockers, attempts, comments, events, depends_on, dependents) =
         store.read(|reader| {
             let id = find_task(reader, &actor, &args.task)?;
             let view = reader.task_view(id)?;
@@ -123,6 +125,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
                 reader.links(id)?,
                 reader.blockers(Some(id), None)?,
                 reader.attempts(id)?,
+                reader.comments(id)?,
                 reader.event_list(&EventFilter {
                     task: Some(id),
                     ..EventFilter::default()
@@ -143,6 +146,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
                 .iter()
                 .map(|a| AttemptJson::new(a, &label, workspace.log_of(a.id)))
                 .collect(),
+            comments: comments.iter().map(CommentJson::new).collect(),
             events: events.iter().map(EventJson::new).collect(),
         };
         console::print_json(&shape)?;
@@ -155,6 +159,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
         links: &links,
         blockers: &blockers,
         attempts: &attempts,
+        comments: &comments,
         events: &events,
     }
     .write(console, &mut out)?;

@@ -29,6 +29,12 @@ pub(super) struct Conductor {
     pub notes: Vec<Judged>,
     /// What the loop has heard and not stored yet.
     pub pending: Vec<Judged>,
+    /// What was read and no turn has taken yet.
+    pub news: News,
+    /// Whether a transaction failed since what is believed was read.
+    pub must_reload: bool,
+    /// Whether a signal came that is to be stored as a stop.
+    pub stop_to_store: bool,
     pub ended: Option<BatchStatus>,
     /// Whether what it believes was stored in the last step.
     pub stored: bool,
@@ -79,6 +85,9 @@ impl World {
             core: Some(core),
             notes: Vec::new(),
             pending: Vec::new(),
+            news: News::default(),
+            must_reload: false,
+            stop_to_store: false,
             ended: None,
             stored: true,
         });
@@ -172,6 +181,11 @@ impl World {
             .expect("a batch is picked up");
         let conductor = &mut self.conductors[which];
         conductor.core = Some(core);
+        (
+            conductor.news,
+            conductor.must_reload,
+            conductor.stop_to_store,
+        ) = (News::default(), false, false);
         conductor.ended = None;
         conductor.stored = false;
         for attempt in open {
@@ -198,6 +212,9 @@ impl World {
             )),
             notes: std::mem::take(&mut place.notes),
             pending: Vec::new(),
+            news: News::default(),
+            must_reload: false,
+            stop_to_store: false,
             ended: None,
             stored: false,
         };
@@ -207,6 +224,7 @@ impl World {
         self.out = None;
         let place = &mut self.conductors[which];
         conductor.notes = std::mem::take(&mut place.notes);
+        conductor.stop_to_store |= place.stop_to_store;
         if place.core.is_none() {
             // It died in the middle.
             conductor.pending.clear();
@@ -234,7 +252,7 @@ impl World {
     ) -> Option<BatchStatus> {
         core.clock = self.clock;
         for note in std::mem::take(&mut self.conductors[which].notes) {
-            self.take_note(core, conductor, note);
+            Self::take_note(core, conductor, note);
         }
         self.ready_supervisors(core);
         let turned = self.one_turn(which, core, conductor);
@@ -244,13 +262,11 @@ impl World {
         conductor.stored = turned.is_ok();
         if turned.is_err() {
             self.say(|| "the transaction fails".to_owned());
+            conductor.must_reload = true;
             self.meddle();
-            if !self.gone(which) {
-                self.reload(core, conductor);
-            }
             return None;
         }
-        if self.rng.below(1000) < self.faults {
+        if self.crash_after_commit || self.by_chance && self.rng.below(1000) < self.faults {
             // Between a commit and its effects is where a crash hurts most.
             self.crash(which);
             return None;
@@ -261,20 +277,20 @@ impl World {
             return None;
         }
         self.meddle();
-        if self.gone(which) || self.has_news(core) {
+        if self.gone(which) {
             return None;
         }
         let by = core.actor();
-        match self
-            .store
-            .write_as(&by, Durability::Normal, |tx| core.end(tx))
-        {
-            Ok(((status, exit), _)) => {
-                self.say(|| format!("batch {} ends {status} {}", core.batch.short(), exit.code()));
-                Some(status)
+        let ended = self.store.write_as(&by, Durability::Normal, |tx| {
+            if tx.reader().last_seq()? != core.seen_seq {
+                return Ok(None);
             }
-            Err(error) => panic!("{}", crate::chain(&error)),
-        }
+            core.end(tx).map(Some)
+        });
+        let (end, _) = ended.unwrap_or_else(|error| panic!("{}", crate::chain(&error)));
+        let (status, exit) = end?;
+        self.say(|| format!("batch {} ends {status} {}", core.batch.short(), exit.code()));
+        Some(status)
     }
 
     /// Whether somebody else has written since the last look.
@@ -299,7 +315,7 @@ impl World {
         news
     }
 
-    fn take_note(&mut self, core: &Core, conductor: &mut Conductor, note: Judged) {
+    fn take_note(core: &Core, conductor: &mut Conductor, note: Judged) {
         let known = core.by_attempt.contains_key(&note.attempt);
         if known {
             conductor.pending.push(note);
@@ -329,31 +345,52 @@ impl World {
     }
 
     fn one_turn(&mut self, which: usize, core: &mut Core, conductor: &mut Conductor) -> Result<()> {
-        let mut news = core.look(&self.store)?;
+        if conductor.must_reload {
+            self.reload(core, conductor);
+            conductor.must_reload = false;
+        }
+        let read = core.look(&self.store)?;
+        let before = std::mem::replace(&mut conductor.news, read);
+        conductor.news.after(before);
+        if self.conductors[which].stop_to_store {
+            conductor.stop_to_store = true;
+            conductor.news.stop = Some(Stop::Force);
+        }
         self.meddle();
-        self.settle_claims_of_the_dead(core, conductor, &mut news)?;
+        self.settle_claims_of_the_dead(core, conductor)?;
         self.meddle();
-        let merged = self.pass(core, &news);
+        let merged = self.pass(core, &conductor.news);
         self.meddle();
         let idle = conductor.pending.is_empty()
             && core.unverified.is_empty()
             && merged.is_empty()
-            && news.is_empty()
-            && !core.can_start(now());
+            && conductor.news.is_empty()
+            && !core.can_start();
         if idle || self.gone(which) {
             return Ok(());
         }
         let kept = (core.at_gate.clone(), core.unverified.clone());
         let fails = self.rng.chance(self.faults);
-        let by = core.actor();
-        let pending = &conductor.pending;
+        let (by, batch) = (core.actor(), core.batch);
+        let (pending, news, stop_to_store) =
+            (&conductor.pending, &conductor.news, conductor.stop_to_store);
         let done = self.store.write_as(&by, Durability::Normal, |tx| {
-            core.turn(tx, &news, pending, merged)?;
+            if stop_to_store {
+                tx.request_stop(batch, Stop::Force)?;
+            }
+            core.turn(tx, news, pending, merged)?;
             if fails { Err(disk_full()) } else { Ok(()) }
         });
         match done {
-            Ok(_) => {
+            Ok(((), events)) => {
                 conductor.pending.clear();
+                conductor.news = News::default();
+                conductor.stop_to_store = false;
+                if core.nobody_else
+                    && let Some(last) = events.last()
+                {
+                    core.seen_seq = last.seq;
+                }
                 Ok(())
             }
             Err(error) => {
@@ -403,7 +440,6 @@ impl World {
         &mut self,
         core: &mut Core,
         conductor: &mut Conductor,
-        news: &mut News,
     ) -> Result<()> {
         if !core.schedule.waits_for_claims() {
             return Ok(());
@@ -427,20 +463,20 @@ impl World {
                 let name = self.name(task);
                 self.say(|| format!("{name}: {} takes over", core.batch.short()));
                 let fate = self.fate(attempt.id, attempt.stage);
-                self.take_note(core, conductor, fate);
+                Self::take_note(core, conductor, fate);
             }
             let claim = self
                 .store
                 .read(|reader| reader.standing(task))?
                 .and_then(|standing| standing.claim);
-            let orphaned = open.is_empty()
-                && claim.is_some_and(|batch| batch != core.batch && !self.is_conducted(batch));
+            let dead = claim.filter(|batch| {
+                *batch != core.batch && open.is_empty() && !self.is_conducted(*batch)
+            });
             self.meddle();
-            if orphaned {
+            if let Some(dead) = dead {
                 let by = core.actor();
                 self.store
-                    .write_as(&by, Durability::Normal, |tx| tx.release_claim(task))?;
-                news.changed.insert(task);
+                    .write_as(&by, Durability::Normal, |tx| tx.release_claim(task, dead))?;
             }
         }
         Ok(())
@@ -480,7 +516,7 @@ impl World {
                 self.launched.insert((launch.attempt, launch.stage)),
                 "a process is started once"
             );
-            if self.rng.chance(3) {
+            if self.by_chance && self.rng.chance(3) {
                 let fate = judged(
                     launch.attempt,
                     launch.stage,
@@ -491,12 +527,16 @@ impl World {
                 );
                 self.records
                     .insert((launch.attempt, launch.stage), fate.clone());
-                self.take_note(core, conductor, fate);
+                Self::take_note(core, conductor, fate);
                 continue;
             }
             let twin = self.agents.values().find(|agent| agent.task == task);
             assert!(twin.is_none(), "{name} has two agents at once");
-            let ends_at = self.now_ms + self.rng.between(0, 4000) as i64;
+            let ends_at = if self.by_chance {
+                self.now_ms + self.rng.between(0, 4000) as i64
+            } else {
+                i64::MAX
+            };
             self.agents.insert(
                 launch.attempt,
                 Agent {
@@ -513,7 +553,11 @@ impl World {
         let mut stops = std::mem::take(&mut core.stops);
         stops.sort_by_key(|(attempt, ..)| *attempt);
         for (attempt, ..) in stops {
-            let at = self.now_ms + self.rng.between(0, 1500) as i64;
+            let at = if self.by_chance {
+                self.now_ms + self.rng.between(0, 1500) as i64
+            } else {
+                i64::MAX
+            };
             if let Some(agent) = self.agents.get_mut(&attempt) {
                 agent.killed_at.get_or_insert(at);
             }
@@ -529,30 +573,13 @@ impl World {
 
     /// SIGINT, for the first time.
     pub(super) fn signal(&mut self, which: usize) {
-        let Some(mut core) = self.conductors[which].core.take() else {
-            return;
-        };
-        if core.schedule.members().next().is_some() && !core.signalled {
-            self.say(|| format!("a signal for {}", core.batch.short()));
+        let conductor = &mut self.conductors[which];
+        if let Some(core) = &mut conductor.core {
             core.signalled = true;
-            let batch = core.batch;
-            self.store
-                .write_as(&Actor::Cli, Durability::Normal, |tx| {
-                    tx.request_stop(batch, Stop::Force)?;
-                    core.stop_batch(tx, Stop::Force)?;
-                    rows::store(&mut core, tx)
-                })
-                .expect("a stop is stored");
-            let mut aside = std::mem::take(&mut self.conductors[which].pending);
-            std::mem::swap(&mut aside, &mut self.conductors[which].pending);
-            let stops = std::mem::take(&mut core.stops);
-            for (attempt, ..) in stops {
-                if let Some(agent) = self.agents.get_mut(&attempt) {
-                    agent.killed_at.get_or_insert(self.now_ms + 700);
-                }
-            }
+            conductor.stop_to_store = true;
         }
-        self.conductors[which].core = Some(core);
+        let batch = conductor.batch;
+        self.say(|| format!("a signal for {}", batch.short()));
     }
 
     /// After a transaction that failed as a whole.

@@ -1,1 +1,446 @@
-//! What the simulation found, each as a small story of its own.
+//! What the simulation found, each as a small story of its own, told step by step in a world where nothing else
+//! happens.
+
+use std::time::Duration;
+
+use cf_core::{
+    Actor, AttemptEnd, AttemptId, BatchId, Outcome, Phase, Strategy, TaskId, TaskStatus,
+};
+use cf_reconcile::FailureCause;
+
+use super::world::World;
+use crate::conductor::take_up::Again;
+use crate::settings::Settings;
+use crate::store::batch::Stop;
+
+const GOOD: (AttemptEnd, bool, FailureCause) = (AttemptEnd::Exited, true, FailureCause::Exit);
+const BAD: (AttemptEnd, bool, FailureCause) = (AttemptEnd::Exited, false, FailureCause::Exit);
+const KILLED: (AttemptEnd, bool, FailureCause) = (AttemptEnd::Killed, false, FailureCause::Stopped);
+const UNCLEAN: (AttemptEnd, bool, FailureCause) =
+    (AttemptEnd::Unclean, false, FailureCause::Stopped);
+
+/// A world in which nothing happens by chance, with so many tasks and edges `(task, depends on)`.
+fn world(tasks: usize, edges: &[(usize, usize)]) -> World {
+    let mut world = World::new(1);
+    world.quiet();
+    for nth in 0..tasks {
+        world.add_plain_task(nth);
+    }
+    for (task, on) in edges {
+        let (task, on) = (world.tasks[*task], world.tasks[*on]);
+        world.try_write(&Actor::Cli, |tx| tx.add_dependency(task, on).map(drop));
+    }
+    world
+}
+
+fn parallel() -> Settings {
+    Settings {
+        strategy: Strategy::Parallel,
+        max_parallel: 4,
+        retry_delay: Duration::ZERO,
+        ..Settings::default()
+    }
+}
+
+fn begin(world: &mut World, tasks: &[usize], settings: Settings) -> usize {
+    let tasks: Vec<TaskId> = tasks.iter().map(|nth| world.tasks[*nth]).collect();
+    let which = world.begin(&tasks, settings, Again::No);
+    turn(world, which);
+    which
+}
+
+fn turn(world: &mut World, which: usize) {
+    // Long enough for whatever is given time to settle.
+    world.pass_time(10_000);
+    if world.conductors[which].core.is_some() {
+        world.one_loop(which);
+    }
+    world.check();
+}
+
+/// The agent of a task, which does not end by itself.
+fn agent(world: &World, nth: usize) -> AttemptId {
+    let task = world.tasks[nth];
+    let running = world.agents.values().find(|agent| agent.task == task);
+    running
+        .unwrap_or_else(|| panic!("t{nth} has no agent"))
+        .attempt
+}
+
+fn runs(world: &World, nth: usize) -> bool {
+    world
+        .agents
+        .values()
+        .any(|agent| agent.task == world.tasks[nth])
+}
+
+fn end(world: &mut World, nth: usize, fate: (AttemptEnd, bool, FailureCause)) {
+    let attempt = agent(world, nth);
+    world.end_agent_as(attempt, fate);
+}
+
+fn status(world: &World, nth: usize) -> TaskStatus {
+    world
+        .store
+        .read(|reader| reader.task(world.tasks[nth]))
+        .unwrap()
+        .status
+}
+
+/// Where a task stands in a batch, in words.
+fn stands(world: &World, which: usize, nth: usize) -> String {
+    let batch: BatchId = world.conductors[which].batch;
+    let row = world
+        .store
+        .read(|reader| reader.batch_task(batch, world.tasks[nth]))
+        .unwrap()
+        .unwrap();
+    match row.outcome {
+        Some(outcome) => format!("{outcome} {}", row.reason.unwrap_or_default()),
+        None => row.phase.to_string(),
+    }
+}
+
+fn ended(world: &World, which: usize) -> bool {
+    world.conductors[which].ended.is_some()
+}
+
+#[test]
+fn a_task_that_was_done_before_the_take_up_is_skipped_when_another_claim_on_it_ends() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.set_status(task, TaskStatus::Done);
+    let second = begin(&mut world, &[0], parallel());
+    assert_eq!(stands(&world, second, 0), "queued");
+    end(&mut world, 0, KILLED);
+    turn(&mut world, first);
+    // The second of these turns never came to its end: the claim was tried again and again.
+    for _ in 0..3 {
+        turn(&mut world, second);
+    }
+    assert_eq!(stands(&world, second, 0), "SKIPPED already done");
+}
+
+#[test]
+fn a_task_that_another_claim_kept_from_the_take_up_is_taken_up_when_that_ends() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.set_status(task, TaskStatus::Backlog);
+    let second = begin(&mut world, &[0], parallel());
+    turn(&mut world, first);
+    end(&mut world, 0, KILLED);
+    turn(&mut world, first);
+    turn(&mut world, second);
+    turn(&mut world, second);
+    assert!(runs(&world, 0));
+}
+
+#[test]
+fn an_agent_whose_stop_was_stored_and_not_sent_is_told_by_the_next_conductor() {
+    let mut world = world(1, &[]);
+    let batch = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.set_status(task, TaskStatus::Blocked);
+    world.crash_after_commit = true;
+    turn(&mut world, batch);
+    assert_eq!(stands(&world, batch, 0), "stopping");
+    assert_eq!(world.agents[&agent(&world, 0)].killed_at, None);
+    world.crash_after_commit = false;
+    world.pick_up(batch, false, None);
+    turn(&mut world, batch);
+    assert!(world.agents[&agent(&world, 0)].killed_at.is_some());
+}
+
+#[test]
+fn a_task_that_was_stopped_by_hand_does_not_start_again_whatever_was_known_first() {
+    for crash in [false, true] {
+        let mut world = world(1, &[]);
+        let batch = begin(&mut world, &[0], parallel());
+        let task = world.tasks[0];
+        world.stop_task(task, false);
+        world.crash_after_commit = crash;
+        turn(&mut world, batch);
+        world.crash_after_commit = false;
+        if crash {
+            world.pick_up(batch, false, None);
+            turn(&mut world, batch);
+        }
+        end(&mut world, 0, KILLED);
+        turn(&mut world, batch);
+        turn(&mut world, batch);
+        assert_eq!(stands(&world, batch, 0), "CANCELLED stopped by hand");
+        assert!(!runs(&world, 0) && ended(&world, batch));
+    }
+}
+
+#[test]
+fn a_task_that_was_stopped_and_held_by_hand_is_blocked() {
+    let mut world = world(1, &[]);
+    let batch = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.stop_task(task, true);
+    turn(&mut world, batch);
+    end(&mut world, 0, KILLED);
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    assert_eq!(stands(&world, batch, 0), "BLOCKED stopped by hand");
+    assert_eq!(status(&world, 0), TaskStatus::Blocked);
+}
+
+#[test]
+fn a_stop_of_another_batchs_agent_cancels_nothing_here() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let second = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.stop_task(task, false);
+    turn(&mut world, first);
+    turn(&mut world, second);
+    end(&mut world, 0, KILLED);
+    turn(&mut world, first);
+    turn(&mut world, second);
+    turn(&mut world, second);
+    assert_eq!(stands(&world, first, 0), "CANCELLED stopped by hand");
+    assert!(runs(&world, 0), "the second batch runs it");
+}
+
+#[test]
+fn a_stop_is_heard_although_the_transaction_that_heard_it_failed() {
+    let mut world = world(1, &[]);
+    let batch = begin(&mut world, &[0], parallel());
+    let id = world.conductors[batch].batch;
+    world.try_write(&Actor::Cli, |tx| tx.request_stop(id, Stop::Force).map(drop));
+    world.faults = 100;
+    turn(&mut world, batch);
+    world.faults = 0;
+    turn(&mut world, batch);
+    assert!(world.agents[&agent(&world, 0)].killed_at.is_some());
+    end(&mut world, 0, KILLED);
+    turn(&mut world, batch);
+    assert!(ended(&world, batch));
+    assert_eq!(status(&world, 0), TaskStatus::Ready);
+}
+
+#[test]
+fn a_batch_whose_attempt_another_batch_settled_can_be_stopped() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    world.crash(first);
+    let second = begin(&mut world, &[0], parallel());
+    end(&mut world, 0, GOOD);
+    turn(&mut world, second);
+    turn(&mut world, second);
+    assert_eq!(stands(&world, first, 0), "running");
+    world.pick_up(first, false, Some(Stop::Drain));
+    turn(&mut world, first);
+    assert!(ended(&world, first));
+}
+
+#[test]
+fn a_retry_of_an_attempt_that_was_taken_over_is_not_taken_for_somebody_elses() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let second = begin(
+        &mut world,
+        &[0],
+        Settings {
+            retry: 1,
+            ..parallel()
+        },
+    );
+    world.crash(first);
+    end(&mut world, 0, BAD);
+    turn(&mut world, second);
+    turn(&mut world, second);
+    assert!(runs(&world, 0));
+    let task = world.tasks[0];
+    world.ask(&Actor::Attempt(agent(&world, 0)), None);
+    world.try_write(&Actor::Cli, |tx| {
+        tx.edit_task(
+            task,
+            &crate::store::task::TaskEdit {
+                priority: Some(3),
+                ..Default::default()
+            },
+        )
+        .map(drop)
+    });
+    turn(&mut world, second);
+    assert_eq!(stands(&world, second, 0), "running");
+}
+
+#[test]
+fn in_progress_by_hand_is_not_taken_over_with_an_attempt() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.set_status(task, TaskStatus::Blocked);
+    world.crash(first);
+    let second = begin(&mut world, &[0], parallel());
+    world.set_status(task, TaskStatus::InProgress);
+    end(&mut world, 0, BAD);
+    for _ in 0..4 {
+        turn(&mut world, second);
+    }
+    assert_eq!(status(&world, 0), TaskStatus::InProgress);
+    assert_eq!(stands(&world, second, 0), "BLOCKED in progress by hand");
+}
+
+#[test]
+fn what_was_skipped_for_a_deleted_dependency_stays_skipped_when_the_store_fails() {
+    let mut world = world(3, &[(1, 0)]);
+    let batch = begin(&mut world, &[0, 1, 2], Settings::default());
+    let (first, last) = (world.tasks[0], world.tasks[2]);
+    world.try_write(&Actor::Cli, |tx| tx.delete_task(first, true));
+    turn(&mut world, batch);
+    end(&mut world, 0, KILLED);
+    turn(&mut world, batch);
+    assert_eq!(stands(&world, batch, 1), "SKIPPED dependency t0 deleted");
+    world.faults = 100;
+    world.set_status(last, TaskStatus::Blocked);
+    turn(&mut world, batch);
+    world.faults = 0;
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    assert_eq!(stands(&world, batch, 1), "SKIPPED dependency t0 deleted");
+}
+
+#[test]
+fn a_task_that_runs_again_elsewhere_is_waited_for_by_what_was_skipped_for_it() {
+    let mut world = world(3, &[(1, 0)]);
+    let first = begin(&mut world, &[0, 1, 2], parallel());
+    end(&mut world, 0, BAD);
+    turn(&mut world, first);
+    assert_eq!(stands(&world, first, 1), "SKIPPED dependency t0 failed");
+    let second = begin(&mut world, &[0], parallel());
+    turn(&mut world, first);
+    assert_eq!(stands(&world, first, 1), "waiting");
+    end(&mut world, 2, GOOD);
+    turn(&mut world, first);
+    turn(&mut world, first);
+    assert!(!ended(&world, first), "t0 runs elsewhere");
+    end(&mut world, 0, GOOD);
+    turn(&mut world, second);
+    turn(&mut world, first);
+    turn(&mut world, first);
+    assert!(runs(&world, 1));
+}
+
+#[test]
+fn at_the_end_nothing_waits_for_what_is_left_of_an_unclean_stop() {
+    let mut world = world(3, &[(1, 0), (2, 1)]);
+    let batch = begin(&mut world, &[0, 1, 2], parallel());
+    let task = world.tasks[0];
+    world.set_status(task, TaskStatus::Blocked);
+    turn(&mut world, batch);
+    end(&mut world, 0, UNCLEAN);
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    assert!(ended(&world, batch));
+    assert_eq!(stands(&world, batch, 2), "SKIPPED dependency t0 blocked");
+}
+
+#[test]
+fn a_question_about_survivors_is_asked_although_the_task_was_deleted() {
+    let mut world = world(1, &[]);
+    let batch = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.try_write(&Actor::Cli, |tx| tx.delete_task(task, true));
+    turn(&mut world, batch);
+    end(&mut world, 0, UNCLEAN);
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    assert_eq!(stands(&world, batch, 0), "SKIPPED task deleted");
+    assert_eq!(
+        world
+            .store
+            .read(|reader| reader.count_open_blockers())
+            .unwrap(),
+        1
+    );
+}
+
+#[test]
+fn what_an_ended_batch_left_unclean_is_cleaned_up_by_who_waits_for_it() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let task = world.tasks[0];
+    world.set_status(task, TaskStatus::Failed);
+    turn(&mut world, first);
+    end(&mut world, 0, UNCLEAN);
+    for _ in 0..3 {
+        turn(&mut world, first);
+    }
+    assert!(ended(&world, first));
+    world.set_status(task, TaskStatus::Ready);
+    let second = begin(&mut world, &[0], parallel());
+    turn(&mut world, second);
+    assert!(!runs(&world, 0) && !ended(&world, second));
+    world.clean_up(second);
+    turn(&mut world, second);
+    turn(&mut world, second);
+    assert!(runs(&world, 0));
+}
+
+#[test]
+fn without_passes_the_end_of_a_claim_elsewhere_is_noticed() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let second = begin(
+        &mut world,
+        &[0],
+        Settings {
+            reconcile_interval: Duration::ZERO,
+            ..parallel()
+        },
+    );
+    end(&mut world, 0, BAD);
+    turn(&mut world, first);
+    for _ in 0..3 {
+        turn(&mut world, second);
+    }
+    assert_eq!(stands(&world, second, 0), "SKIPPED externally failed");
+}
+
+#[test]
+fn a_skip_says_its_own_reason_and_not_that_of_the_reopening_before_it() {
+    let mut world = world(3, &[(1, 0)]);
+    let batch = begin(&mut world, &[0, 1, 2], parallel());
+    end(&mut world, 0, BAD);
+    turn(&mut world, batch);
+    let second = world.tasks[1];
+    world.set_status(second, TaskStatus::Blocked);
+    world.set_status(second, TaskStatus::Ready);
+    let mut said = Vec::new();
+    turn(&mut world, batch);
+    let id = world.conductors[batch].batch;
+    let filter = crate::store::event::EventFilter {
+        batch: Some(id),
+        task: Some(second),
+        ..Default::default()
+    };
+    for event in world
+        .store
+        .read(|reader| reader.event_list(&filter))
+        .unwrap()
+    {
+        if event.kind == cf_core::EventType::BatchTaskSkipped {
+            said.push(event.data["reason"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    assert!(
+        said.iter().all(|reason| reason == "dependency t0 failed"),
+        "{said:?}"
+    );
+    let phase = world
+        .store
+        .read(|reader| reader.batch_task(id, second))
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (phase.phase, phase.outcome),
+        (Phase::Finished, Some(Outcome::Skipped))
+    );
+}

@@ -1,26 +1,24 @@
 //! Everything around the conductors: agents and their supervisors, people, crashes, time.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use cf_core::{
-    Actor, AttemptEnd, AttemptId, BatchId, BlockerStatus, Ending, OnFailure, Phase, Strategy,
-    SupervisorId, TaskId, TaskStatus, Timestamp,
+    Actor, AttemptEnd, AttemptId, BatchId, Ending, OnFailure, Phase, Strategy, SupervisorId,
+    TaskId, TaskStatus, Timestamp,
 };
 use cf_reconcile::FailureCause;
 use serde_json::{Value, json};
 
-use super::check::Checker;
+use super::log::Checker;
 use super::loop_::Conductor;
 use crate::ambient::simulated;
 use crate::conductor::settle::Judged;
-use crate::conductor::take_up::Again;
 use crate::process::{Identity, Process};
 use crate::settings::{Settings, WaitForBlockers};
+use crate::store::Store;
 use crate::store::attempt::AttemptResult;
-use crate::store::batch::Stop;
-use crate::store::task::{Expect, TaskEdit, TaskSpec};
-use crate::store::{Result, Store, StoreError, Tx};
+use crate::store::task::{Expect, TaskSpec};
 use crate::supervise::Stage;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
@@ -87,6 +85,10 @@ pub(super) struct World {
     /// In percent: how likely the outside world does something at each opportunity.
     pub busy: u64,
     pub faults: u64,
+    /// Whether conductors die between their next commit and its effects.
+    pub crash_after_commit: bool,
+    /// Whether anything happens by chance.
+    pub by_chance: bool,
     trace: VecDeque<String>,
     trace_all: bool,
 }
@@ -132,6 +134,8 @@ impl World {
             out: None,
             busy,
             faults,
+            crash_after_commit: false,
+            by_chance: true,
             trace: VecDeque::new(),
             trace_all: std::env::var_os("CF_SIM_TRACE").is_some(),
         }
@@ -171,6 +175,28 @@ impl World {
             self.add_edge();
         }
         self.start_batch();
+    }
+
+    /// From now on only what a test says happens.
+    pub(super) fn quiet(&mut self) {
+        self.busy = 0;
+        self.faults = 0;
+        self.by_chance = false;
+    }
+
+    pub(super) fn add_plain_task(&mut self, nth: usize) -> TaskId {
+        let spec = TaskSpec {
+            key: Some(format!("t{nth}").parse().expect("a key")),
+            title: format!("task {nth}"),
+            run: Some("true".to_owned()),
+            ..TaskSpec::default()
+        };
+        let task = self
+            .store
+            .write(&Actor::Cli, |tx| tx.add_task(&spec))
+            .expect("a task is added");
+        self.tasks.push(task);
+        task
     }
 
     pub(super) fn add_task(&mut self, nth: usize) -> TaskId {
@@ -267,6 +293,7 @@ impl World {
             self.steps += 1;
             self.pass_time(1000);
             for which in self.live().collect::<Vec<_>>() {
+                self.clean_up(which);
                 self.one_loop(which);
                 self.check();
                 if turns > 60
@@ -288,12 +315,8 @@ impl World {
             for task in core.schedule.members() {
                 let row = core.schedule.row(task).expect("a member has a row");
                 if row.phase != Phase::Finished {
-                    text += &format!(
-                        "\n{} {:?} gate {:?}",
-                        self.name(task),
-                        row,
-                        core.schedule.gate(task)
-                    );
+                    let gate = core.schedule.gate(task);
+                    text = format!("{text}\n{} {row:?} gate {gate:?}", self.name(task));
                 }
             }
         }
@@ -304,7 +327,10 @@ impl World {
     fn unblock_everything(&mut self) {
         for task in self.tasks.clone() {
             let _ = self.store.write(&Actor::Cli, |tx| {
-                if tx.live_task(task)?.status == TaskStatus::Blocked {
+                let row = tx.live_task(task)?;
+                if row.status == TaskStatus::Blocked
+                    || row.status == TaskStatus::InProgress && row.claim.is_none()
+                {
                     tx.set_status(task, TaskStatus::Done, Expect::Anything)?;
                 }
                 Ok(())
@@ -360,7 +386,9 @@ impl World {
             .conductors
             .iter()
             .position(|c| c.core.is_some() && c.batch == agent.batch);
-        let alone = matches!(end, AttemptEnd::Lost) || owner.is_none() || self.rng.chance(5);
+        let alone = matches!(end, AttemptEnd::Lost)
+            || owner.is_none()
+            || self.by_chance && self.rng.chance(5);
         let judged = judged(attempt, agent.stage, end, success, cause, !alone);
         let name = self.name(agent.task);
         self.say(|| {
@@ -408,276 +436,6 @@ impl World {
                 false,
             )
         }
-    }
-
-    // ---- everybody else ---------------------------------------------------------------------------------------------
-
-    /// An opportunity for the outside world.
-    pub(super) fn meddle(&mut self) {
-        while self.rng.chance(self.busy) {
-            self.do_something();
-        }
-    }
-
-    fn do_something(&mut self) {
-        let tasks = self.tasks.clone();
-        let task = self.rng.pick(&tasks).expect("there are tasks");
-        match self.rng.below(100) {
-            0..=24 => {
-                let to = self.rng.pick(TaskStatus::ALL).expect("there are statuses");
-                if to == TaskStatus::Merged && self.rng.chance(70) {
-                    return;
-                }
-                self.set_status(task, to);
-            }
-            25..=36 => self.close_blocker(),
-            37..=41 => self.ask(&Actor::Cli, Some(task)),
-            42..=54 => self.agent_speaks(),
-            55..=56 if self.rng.chance(30) => {
-                let name = self.name(task);
-                self.say(|| format!("{name}: deleted"));
-                self.try_write(&Actor::Cli, |tx| tx.delete_task(task, true));
-            }
-            57..=60 => self.add_edge(),
-            61..=63 => {
-                let name = self.name(task);
-                let on = self
-                    .store
-                    .read(|reader| reader.depends_on(task))
-                    .expect("edges are read");
-                if let Some(on) = self.rng.pick(&on) {
-                    self.say(|| format!("{name}: a dependency is removed"));
-                    self.try_write(&Actor::Cli, |tx| tx.remove_dependency(task, on).map(drop));
-                }
-            }
-            64..=65 => {
-                let edit = TaskEdit {
-                    priority: Some(self.rng.below(3) as i64),
-                    ..TaskEdit::default()
-                };
-                self.try_write(&Actor::Cli, |tx| tx.edit_task(task, &edit).map(drop));
-            }
-            66..=71 => {
-                let hold = self.rng.chance(30);
-                self.stop_task(task, hold);
-            }
-            72..=73 => self.stop_some_batch(),
-            74..=77 => self.start_batch(),
-            78..=81 => self.crash_some(),
-            82..=87 => self.resume_some(),
-            88..=92 => self.clean_up_some(),
-            93 => {
-                let live: Vec<usize> = self.live().collect();
-                if let Some(which) = self.rng.pick(&live)
-                    && self.rng.chance(40)
-                {
-                    self.signal(which);
-                }
-            }
-            94..=95 => {
-                // A supervisor dies, and its agent with it.
-                let running: Vec<AttemptId> = self.agents.keys().copied().collect();
-                if let Some(attempt) = self.rng.pick(&running) {
-                    self.end_agent_as(attempt, (AttemptEnd::Lost, false, FailureCause::Lost));
-                }
-            }
-            _ => {
-                let ms = self.rng.between(1, 3000) as i64;
-                self.pass_time(ms);
-            }
-        }
-    }
-
-    /// A write that may be refused, as people's are.
-    pub(super) fn try_write(&mut self, by: &Actor, work: impl FnOnce(&mut Tx<'_>) -> Result<()>) {
-        match self.store.write(by, work) {
-            Ok(())
-            | Err(
-                StoreError::Refused { .. }
-                | StoreError::Unknown { .. }
-                | StoreError::Transition { .. }
-                | StoreError::Cycle(_)
-                | StoreError::NotForAgents { .. }
-                | StoreError::StaleAttempt { .. },
-            ) => {}
-            Err(other) => panic!("{}", crate::chain(&other)),
-        }
-    }
-
-    pub(super) fn set_status(&mut self, task: TaskId, to: TaskStatus) {
-        let name = self.name(task);
-        self.say(|| format!("{name}: set {to} by hand"));
-        self.try_write(&Actor::Cli, |tx| {
-            tx.set_status(task, to, Expect::Anything).map(drop)
-        });
-    }
-
-    pub(super) fn ask(&mut self, by: &Actor, task: Option<TaskId>) {
-        let name = task.map(|task| self.name(task)).unwrap_or_default();
-        self.say(|| format!("{name}: {by} asks"));
-        self.try_write(by, |tx| tx.ask(task, "which one?").map(drop));
-    }
-
-    fn close_blocker(&mut self) {
-        let open = self
-            .store
-            .read(|reader| reader.blockers(None, Some(BlockerStatus::Open)))
-            .expect("blockers are read");
-        let open: Vec<_> = open
-            .iter()
-            .map(|blocker| (blocker.id, blocker.task))
-            .collect();
-        let Some((blocker, task)) = self.rng.pick(&open) else {
-            return;
-        };
-        let name = task.map(|task| self.name(task)).unwrap_or_default();
-        let answer = self.rng.chance(60);
-        self.say(|| {
-            format!(
-                "{name}: a question is {}",
-                if answer { "answered" } else { "resolved" }
-            )
-        });
-        self.try_write(&Actor::Cli, |tx| {
-            if answer {
-                tx.answer(blocker, "the left one")
-            } else {
-                tx.resolve(blocker)
-            }
-            .map(drop)
-        });
-    }
-
-    fn agent_speaks(&mut self) {
-        let running: Vec<(AttemptId, TaskId)> = self
-            .agents
-            .values()
-            .map(|agent| (agent.attempt, agent.task))
-            .collect();
-        let Some((attempt, task)) = self.rng.pick(&running) else {
-            return;
-        };
-        let by = Actor::Attempt(attempt);
-        if self.rng.chance(60) {
-            self.ask(&by, None);
-        } else {
-            let to = if self.rng.chance(50) {
-                TaskStatus::Done
-            } else {
-                TaskStatus::Failed
-            };
-            let name = self.name(task);
-            self.say(|| format!("{name}: its agent reports {to}"));
-            self.try_write(&by, |tx| {
-                tx.set_status(task, to, Expect::Anything).map(drop)
-            });
-        }
-    }
-
-    fn add_edge(&mut self) {
-        let tasks = self.tasks.clone();
-        let (Some(task), Some(on)) = (self.rng.pick(&tasks), self.rng.pick(&tasks)) else {
-            return;
-        };
-        let names = (self.name(task), self.name(on));
-        self.say(|| format!("{} depends on {}", names.0, names.1));
-        self.try_write(&Actor::Cli, |tx| tx.add_dependency(task, on).map(drop));
-    }
-
-    /// `work stop`, as the command does it.
-    pub(super) fn stop_task(&mut self, task: TaskId, hold: bool) {
-        let name = self.name(task);
-        self.say(|| {
-            format!(
-                "{name}: stopped by hand{}",
-                if hold { ", held" } else { "" }
-            )
-        });
-        let to = if hold {
-            TaskStatus::Blocked
-        } else {
-            TaskStatus::Ready
-        };
-        self.try_write(&Actor::Cli, |tx| {
-            tx.request_task_stop(task)?;
-            tx.set_status(task, to, Expect::Anything).map(drop)
-        });
-    }
-
-    fn stop_some_batch(&mut self) {
-        let batches: Vec<BatchId> = self
-            .conductors
-            .iter()
-            .map(|conductor| conductor.batch)
-            .collect();
-        let Some(batch) = self.rng.pick(&batches) else {
-            return;
-        };
-        let stop = if self.rng.chance(50) {
-            Stop::Force
-        } else {
-            Stop::Drain
-        };
-        self.say(|| format!("batch {} is to stop ({stop:?})", batch.short()));
-        self.try_write(&Actor::Cli, |tx| tx.request_stop(batch, stop).map(drop));
-    }
-
-    pub(super) fn start_batch(&mut self) {
-        if self.live().count() >= 3 || self.conductors.len() >= 8 {
-            return;
-        }
-        let mut chosen: Vec<TaskId> = self.tasks.clone();
-        chosen.retain(|task| {
-            self.store
-                .read(|reader| reader.task(*task))
-                .is_ok_and(|task| !task.deleted)
-                && self.rng.chance(80)
-        });
-        let settings = self.settings();
-        let again = if self.rng.chance(15) {
-            Again::Yes
-        } else {
-            Again::No
-        };
-        self.begin(&chosen, settings, again);
-    }
-
-    fn crash_some(&mut self) {
-        let live: Vec<usize> = self.live().collect();
-        if let Some(which) = self.rng.pick(&live) {
-            self.crash(which);
-        }
-    }
-
-    fn resume_some(&mut self) {
-        let gone: Vec<usize> = (0..self.conductors.len())
-            .filter(|which| self.conductors[*which].core.is_none() && self.out != Some(*which))
-            .collect();
-        if let Some(which) = self.rng.pick(&gone)
-            && (self.conductors[which].is_orphan() || self.rng.chance(20))
-        {
-            self.resume(which);
-        }
-    }
-
-    fn clean_up_some(&mut self) {
-        let live: Vec<usize> = self.live().collect();
-        if let Some(which) = self.rng.pick(&live) {
-            self.clean_up(which);
-        }
-    }
-
-    /// Every task, with the attempts that the store calls open.
-    pub(super) fn open_attempts(&self) -> BTreeMap<TaskId, BTreeSet<AttemptId>> {
-        let mut open: BTreeMap<TaskId, BTreeSet<AttemptId>> = BTreeMap::new();
-        for attempt in self
-            .store
-            .read(|reader| reader.open_attempts())
-            .expect("attempts are read")
-        {
-            open.entry(attempt.task).or_default().insert(attempt.id);
-        }
-        open
     }
 }
 

@@ -1,4 +1,5 @@
-//! The writing side of a log. Nothing that goes wrong with it concerns the agent: output that cannot be kept is counted.
+//! The writing side of a log. Nothing that goes wrong with it concerns the agent: output that cannot be kept is
+//! counted.
 
 use std::fs::File;
 use std::io;
