@@ -69,7 +69,7 @@ pub(crate) fn run(repo: &Repo, options: &Options) -> Result<(), Problem> {
             continue;
         }
         let rounds = options.rounds.unwrap_or(if options.quick {
-            row.rounds.min(2)
+            row.rounds.min(3)
         } else {
             row.rounds
         });

@@ -2,8 +2,8 @@
 //!
 //! Messages from agents, timers, other processes and signals only wake the loop. Each turn does the same: look at what
 //! changed, settle what ended, apply what the sources found, start what may start, store all of it in one transaction,
-//! and only then let the effects happen (a job through a gate, a signal, a file). When the transaction fails as a whole,
-//! nothing has happened: the schedule is read from the store again, as after a crash.
+//! and only then let the effects happen (a job through a gate, a signal, a file). When the transaction fails as a
+//! whole, nothing has happened: the schedule is read from the store again, as after a crash.
 
 mod apply;
 mod context;

@@ -25,7 +25,8 @@ pub struct DependencyView {
     pub label: TaskLabel,
     /// Where it stands.
     pub status: TaskStatus,
-    /// Whether it is met: done, or skipped in the task's live batch because its work is done, and nothing of it is alive.
+    /// Whether it is met: done, or skipped in the task's live batch because its work is done, and nothing of it is
+    /// alive.
     pub met: bool,
 }
 

@@ -1,4 +1,5 @@
-//! GitHub for the rest of this crate and for commands: one client for the process, with what it knows kept in the store.
+//! GitHub for the rest of this crate and for commands: one client for the process, with what it knows kept in the
+//! store.
 //!
 //! A [`GithubSource`] is made without any cost; the client of a host is built when a link of that host is first met.
 //! What it learns is shared with every other process of the workspace through the store's cache, in which there is no
@@ -194,8 +195,8 @@ impl GithubSource {
         };
     }
 
-    /// The variable or command that the token for a host comes from, or why it cannot be asked. Builds nothing and sends
-    /// nothing. Whoever asks says it, so that it is not said again.
+    /// The variable or command that the token for a host comes from, or why it cannot be asked. Builds nothing and
+    /// sends nothing. Whoever asks says it, so that it is not said again.
     ///
     /// # Errors
     ///
@@ -283,12 +284,24 @@ impl GithubSource {
         }
     }
 
-    /// The tasks whose agents have time to end by themselves, and until when.
-    pub(crate) fn settling(&self) -> Vec<(TaskId, Timestamp)> {
-        locked(&self.0.settling)
-            .iter()
-            .map(|(task, until)| (*task, *until))
+    /// Takes the tasks whose agents had their time to end by themselves; they are to be asked about again.
+    pub(crate) fn take_settled(&self) -> Vec<TaskId> {
+        let mut settling = locked(&self.0.settling);
+        if settling.is_empty() {
+            return Vec::new();
+        }
+        let now = Timestamp::now();
+        settling
+            .extract_if(|_, until| *until <= now)
+            .map(|(task, _)| task)
             .collect()
+    }
+
+    /// How long until the next of them has had its time.
+    pub(crate) fn settles_in(&self) -> Option<Duration> {
+        let next = locked(&self.0.settling).values().min().copied()?;
+        let left = next.duration_since(Timestamp::now());
+        Some(Duration::try_from(left).unwrap_or_default())
     }
 
     pub(crate) fn take_notices(&self) -> Vec<Notice> {

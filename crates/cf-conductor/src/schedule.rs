@@ -619,8 +619,8 @@ impl Schedule {
         self.mode = Mode::Closing;
     }
 
-    /// Gives an outcome to everything that has none, at the end of the batch: what is held is BLOCKED and what waits for
-    /// it is skipped. When the batch was closed instead, `cut` is the reason for what did not get its turn.
+    /// Gives an outcome to everything that has none, at the end of the batch: what is held is BLOCKED and what waits
+    /// for it is skipped. When the batch was closed instead, `cut` is the reason for what did not get its turn.
     pub fn wind_up(&mut self, cut: &Reason, now: Timestamp) {
         let closing = self.mode == Mode::Closing;
         self.winding_up = true;
@@ -895,8 +895,8 @@ impl Schedule {
     }
 }
 
-/// Whether a task's own end is one that makes the batch stop when it is told to stop on failures: it counts as bad, and not only
-/// because of a dependency.
+/// Whether a task's own end is one that makes the batch stop when it is told to stop on failures: it counts as bad, and
+/// not only because of a dependency.
 fn is_bad_by_itself(row: &BatchTask) -> bool {
     let reason = Reason::from(row.reason.as_deref().unwrap_or_default());
     row.outcome

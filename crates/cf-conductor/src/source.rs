@@ -59,8 +59,8 @@ pub trait Reconciler {
         asked: &[Asked],
     ) -> Vec<(TaskId, Observation<ReconciliationResult>)>;
 
-    /// Whether whoever conducts must ask it by the interval and before a spawn. Not so for a source that has its answers
-    /// asked about when they arrive.
+    /// Whether whoever conducts must ask it by the interval and before a spawn. Not so for a source that has its
+    /// answers asked about when they arrive.
     fn is_polled(&self) -> bool {
         true
     }
@@ -129,8 +129,8 @@ impl ReconcilerRegistry {
         self.sources.push(source);
     }
 
-    /// Whether any source changes without anybody committing or telling, so that it is asked by the interval and before a
-    /// spawn.
+    /// Whether any source changes without anybody committing or telling, so that it is asked by the interval and before
+    /// a spawn.
     pub fn has_others(&self) -> bool {
         self.sources.iter().any(|source| source.is_polled())
     }

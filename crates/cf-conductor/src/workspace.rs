@@ -314,8 +314,8 @@ impl Workspace {
         loop {
             let mut file = open_lock(&path).map_err(error)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // The file that was opened may have gone with its holder before it was locked, and a lock on a file that
-                // nobody else finds says nothing.
+                // The file that was opened may have gone with its holder before it was locked, and a lock on a file
+                // that nobody else finds says nothing.
                 Ok(()) if !is_at(&file, &path) => {}
                 Ok(()) => {
                     file.set_len(0).map_err(error)?;

@@ -17,7 +17,8 @@ words! {
         TaskDeleted = "TASK_DELETED",
         /// A dependency was added or removed; data: `on`, `added`.
         TaskDependencyChanged = "TASK_DEPENDENCY_CHANGED",
-        /// Somebody asked for this task's agent alone to be stopped; the attempt is the one that is meant; data: `hold`.
+        /// Somebody asked for this task's agent alone to be stopped; the attempt is the one that is meant; data:
+        /// `hold`.
         TaskStopRequested = "TASK_STOP_REQUESTED",
         /// A link was added.
         TaskLinked = "TASK_LINKED",

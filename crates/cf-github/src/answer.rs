@@ -67,8 +67,8 @@ pub struct CommentAsk {
 pub enum FoundAsk {
     /// Not wanted.
     Never,
-    /// Looked for when the issue has changed since an earlier look, or was closed without its work being done. Right for
-    /// a pass over everything.
+    /// Looked for when the issue has changed since an earlier look, or was closed without its work being done. Right
+    /// for a pass over everything.
     WhenMoved,
     /// Looked for also when nobody has looked yet. Right for a task that is about to start.
     Now,

@@ -1,8 +1,8 @@
 //! The client: asks about many links, for many callers, with as few requests as will do.
 //!
 //! What several callers want at the same time is gathered into one pass per host; whoever comes while a pass runs finds
-//! its answers in the cache. A look never waits for a pause or a closed circuit: it answers from what is known, and says
-//! why the rest is not. Nothing here prints; what a person should hear comes out of [`GitHub::take_notices`].
+//! its answers in the cache. A look never waits for a pause or a closed circuit: it answers from what is known, and
+//! says why the rest is not. Nothing here prints; what a person should hear comes out of [`GitHub::take_notices`].
 
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Which hosts may be asked, where their API is, and whose token goes there. Pure.
 //!
-//! The rule throughout: a token goes only to the host that it was given for. Where an API is comes from the host's name,
-//! from the environment, or from the user's own configuration; a workspace's file has no say.
+//! The rule throughout: a token goes only to the host that it was given for. Where an API is comes from the host's
+//! name, from the environment, or from the user's own configuration; a workspace's file has no say.
 
 use std::collections::BTreeMap;
 use std::fmt;

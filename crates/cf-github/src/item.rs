@@ -1,5 +1,5 @@
-//! What GitHub says about an issue or pull request, as values. Impossible combinations cannot be written down: whether a
-//! pull request was merged is its state, never a guess from `closed`.
+//! What GitHub says about an issue or pull request, as values. Impossible combinations cannot be written down: whether
+//! a pull request was merged is its state, never a guess from `closed`.
 
 use cf_core::{LinkKind, Repo};
 use jiff::Timestamp;

@@ -2,8 +2,8 @@
 //!
 //! The way of a question: [`GitHub::look`] takes [`LinkAsk`]s and gives [`Answer`]s. What is fresh in the cache costs
 //! nothing; the rest is planned into as few requests as will do ([`Query`] and [`RestLook`] are values that are written
-//! down before anything is sent), paced by the budget, pauses and a circuit ([`pace`]), and read without trusting a word
-//! of it. An answer is known, unknown or gone, and nothing that went wrong is ever taken for a change.
+//! down before anything is sent), paced by the budget, pauses and a circuit ([`pace`]), and read without trusting a
+//! word of it. An answer is known, unknown or gone, and nothing that went wrong is ever taken for a change.
 //!
 //! ```no_run
 //! # use cf_github::{Answer, Environment, GitHub, HostAccess, LinkAsk, NamedHosts, Settings};

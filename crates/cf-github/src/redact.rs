@@ -1,8 +1,8 @@
 //! Takes secrets out of any text before it can reach a log, an error or the store.
 //!
 //! Works by the formats of GitHub's tokens, without a length and without a word boundary at the end: the newer `ghs_`
-//! tokens carry a JWT, with dots and hyphens, of about 520 characters. Whoever holds a token redacts its exact value too
-//! ([`crate::Token::redact`]).
+//! tokens carry a JWT, with dots and hyphens, of about 520 characters. Whoever holds a token redacts its exact value
+//! too ([`crate::Token::redact`]).
 
 use std::borrow::Cow;
 

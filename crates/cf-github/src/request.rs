@@ -1,5 +1,5 @@
-//! Requests as values. Whatever can be sent can be written down first, so every document is checked against GitHub's own
-//! schema in the tests.
+//! Requests as values. Whatever can be sent can be written down first, so every document is checked against GitHub's
+//! own schema in the tests.
 //!
 //! Nothing foreign is spliced into a document: owners, names, cursors and times are variables, and what varies within
 //! the text (numbers, aliases) is made from integers here. Items are asked for by scalars only: nested lists cost extra

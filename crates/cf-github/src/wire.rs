@@ -1,4 +1,5 @@
-//! The connection: sends one request, reads the reply up to a cap, and says how it went. Knows nothing of what is in it.
+//! The connection: sends one request, reads the reply up to a cap, and says how it went. Knows nothing of what is in
+//! it.
 //!
 //! Redirects are never followed here, plain http never goes through a proxy, and every error text is redacted.
 

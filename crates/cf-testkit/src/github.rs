@@ -43,6 +43,9 @@ struct World {
     knows_blocked_by: bool,
     skew: i64,
     address: Option<SocketAddr>,
+    forward: Option<SocketAddr>,
+    forward_code: u16,
+    forwarded: Vec<String>,
 }
 
 struct Repo {
@@ -82,6 +85,9 @@ impl ScriptedGithub {
             knows_blocked_by: true,
             skew: 0,
             address: Some(address),
+            forward: None,
+            forward_code: 200,
+            forwarded: Vec::new(),
         }));
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
@@ -289,6 +295,19 @@ impl ScriptedGithub {
     /// Lets its clock go wrong by so many seconds.
     pub fn skew(&self, seconds: i64) {
         self.world().skew = seconds;
+    }
+
+    /// Lets another server on this machine answer what is asked over REST, with this status as far as it understands the
+    /// header `Prefer: code=…`.
+    pub fn forward_rest(&self, to: SocketAddr, code: u16) {
+        let mut world = self.world();
+        world.forward = Some(to);
+        world.forward_code = code;
+    }
+
+    /// The heads of the replies that the other server gave, since this was asked last.
+    pub fn take_forwarded(&self) -> Vec<String> {
+        std::mem::take(&mut self.world().forwarded)
     }
 
     /// Every request so far.

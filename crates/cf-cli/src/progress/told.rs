@@ -134,9 +134,9 @@ impl Teller {
                 .and_then(|e| e.get("url")?.as_str())
         {
             let url = text::line(url);
-            told.push_str(&format!(
-                "\n  to run it all the same: cf tasks unlink {name} {url} && cf work start {name}"
-            ));
+            told = format!(
+                "{told}\n  to run it all the same: cf tasks unlink {name} {url} && cf work start {name}"
+            );
         }
         if let Some(task) = event.task {
             if self.acted.get(&task) == Some(&told) {

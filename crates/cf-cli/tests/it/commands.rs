@@ -497,5 +497,5 @@ fn explain_counts_a_dependency_as_met_that_was_skipped_because_its_work_is_done(
     );
     ws.touch("keep.go");
     batch.wait();
-    assert_eq!(met()["a"], false, "no batch vouches for it any more");
+    assert!(!met()["a"], "no batch vouches for it any more");
 }

@@ -1,8 +1,12 @@
 //! Tasks that are linked to issues and pull requests: whole batches with real processes against a scripted GitHub.
 
 mod comments;
+mod counts;
+mod faults;
+mod import;
 mod issues;
 mod pulls;
+mod tokens;
 
 use cf_testkit::Workspace;
 use cf_testkit::github::ScriptedGithub;

@@ -155,7 +155,7 @@ fn a_task_has_its_shape() {
         has_keys(task, TASK);
     }
     let mut shown = TASK.to_vec();
-    shown.extend(["blockers", "attempts", "events"]);
+    shown.extend(["blockers", "attempts", "comments", "events"]);
     has_keys(&ws.show("a"), &shown);
     let without_key = ws.cf(["tasks", "add", "t", "--json"]).json();
     assert!(without_key["key"].is_null());

@@ -25,6 +25,7 @@ mod resume;
 mod stop;
 mod store_and_ids;
 mod take_up;
+mod trouble;
 
 use cf_testkit::Workspace;
 

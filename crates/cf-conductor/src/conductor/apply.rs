@@ -6,6 +6,7 @@ use cf_reconcile::{
     SourceName, Stored, plan,
 };
 
+use super::context::note_closing;
 use super::take_up;
 use super::turn::{Core, Why};
 use crate::schedule::Gate;
@@ -41,7 +42,7 @@ impl Core {
             self.disturbed_at = Some(self.clock);
         }
         if finding.source == SourceName::Github {
-            self.note_closing(tx, &finding, effect)?;
+            note_closing(tx, &finding, effect)?;
         }
         match effect {
             Effect::Nothing => self.nothing_to_do(tx, &finding, standing.as_ref()),
@@ -155,7 +156,8 @@ impl Core {
                 Ok(())
             }
             Ok(_) => Ok(()),
-            // What a source asks for may be impossible (nothing leaves MERGED); that is noted, and no error of the batch.
+            // What a source asks for may be impossible (nothing leaves MERGED); that is noted, and no error of the
+            // batch.
             Err(StoreError::Transition { source, .. }) => {
                 tx.append(
                     Event::new(EventType::SourceNotice)
@@ -263,8 +265,8 @@ impl Core {
         Ok(())
     }
 
-    /// Decides a task by the local table as if it were queued: after a lost race, and when the end of a stopped agent is
-    /// verified. `finding` is what led here, when that was a source.
+    /// Decides a task by the local table as if it were queued: after a lost race, and when the end of a stopped agent
+    /// is verified. `finding` is what led here, when that was a source.
     pub(super) fn decide_as_if_queued(
         &mut self,
         tx: &mut Tx<'_>,
@@ -337,24 +339,19 @@ impl Core {
         }
         Ok(())
     }
+}
 
-    /// A finding that says that a task goes back into the queue because its questions are settled.
-    pub(super) fn answered(
-        &self,
-        task: TaskId,
-        phase: Phase,
-        status: TaskStatus,
-    ) -> ReconciliationResult {
-        ReconciliationResult {
-            task_id: task,
-            current_status: Some(status),
-            external_status: Some(TaskStatus::Ready),
-            believed: phase,
-            action: ReconcileAction::Requeue,
-            reason: Reason::BlockersResolved,
-            source: SourceName::Local,
-            evidence: Evidence::None,
-        }
+/// A finding that says that a task goes back into the queue because its questions are settled.
+pub(super) fn answered(task: TaskId, phase: Phase, status: TaskStatus) -> ReconciliationResult {
+    ReconciliationResult {
+        task_id: task,
+        current_status: Some(status),
+        external_status: Some(TaskStatus::Ready),
+        believed: phase,
+        action: ReconcileAction::Requeue,
+        reason: Reason::BlockersResolved,
+        source: SourceName::Local,
+        evidence: Evidence::None,
     }
 }
 

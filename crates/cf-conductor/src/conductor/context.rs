@@ -37,37 +37,6 @@ impl Core {
         Ok(())
     }
 
-    /// Notes that a closing acts, so that a person's READY after it is known to be one.
-    pub(super) fn note_closing(
-        &self,
-        tx: &mut Tx<'_>,
-        finding: &ReconciliationResult,
-        effect: Effect,
-    ) -> Result<()> {
-        let acts = match effect {
-            Effect::DropFromQueue
-            | Effect::FinishSkipped
-            | Effect::FinishFailed
-            | Effect::StopThen(_)
-            | Effect::Hold => true,
-            Effect::Nothing
-            | Effect::BackToQueue
-            | Effect::StoreContext
-            | Effect::StoreContextLive => false,
-        };
-        if let Evidence::Link {
-            merged_at,
-            closed_at,
-            ..
-        } = &finding.evidence
-            && acts
-            && let Some(at) = merged_at.or(*closed_at)
-        {
-            tx.acted(finding.task_id, at)?;
-        }
-        Ok(())
-    }
-
     /// Writes what a source asks for. A task that a closed pull request blocks is blocked by a question about it.
     pub(super) fn ask_or_write(
         &mut self,
@@ -97,6 +66,35 @@ impl Core {
         let standing = tx.reader().standing(task)?;
         self.saw(tx, task, standing.as_ref())
     }
+}
+
+/// Notes that a closing acts, so that a person's READY after it is known to be one.
+pub(super) fn note_closing(
+    tx: &mut Tx<'_>,
+    finding: &ReconciliationResult,
+    effect: Effect,
+) -> Result<()> {
+    let acts = match effect {
+        Effect::DropFromQueue
+        | Effect::FinishSkipped
+        | Effect::FinishFailed
+        | Effect::StopThen(_)
+        | Effect::Hold => true,
+        Effect::Nothing | Effect::BackToQueue | Effect::StoreContext | Effect::StoreContextLive => {
+            false
+        }
+    };
+    if let Evidence::Link {
+        merged_at,
+        closed_at,
+        ..
+    } = &finding.evidence
+        && acts
+        && let Some(at) = merged_at.or(*closed_at)
+    {
+        tx.acted(finding.task_id, at)?;
+    }
+    Ok(())
 }
 
 /// Whether a link points at what stands at an address, whichever kind of item the link was made for.

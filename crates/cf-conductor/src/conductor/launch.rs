@@ -29,7 +29,7 @@ const FAILURE_BYTES: usize = 8 << 10;
 
 /// The limit of a `verify` command where neither task nor batch sets one: ten minutes are long for a check, and a
 /// check that hangs would hold its slot for ever.
-const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
+const VERIFY_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// What is to be started.
 #[derive(Clone, Debug)]
@@ -134,40 +134,39 @@ pub(super) fn job(
     let root = setup.workspace.root();
     let prompt_file = folder.file("prompt.md");
     let context_file = folder.file("context.md");
-    let invocation = match &launch.command {
-        Some(command) => script_invocation(command, &folder.file("verify"))?,
-        None => {
-            make_folder(&folder.0)?;
-            if engine.home == Home::Attempt {
-                make_folder(&folder.file("home"))?;
-            }
-            let prompt = store.read(|reader| {
-                let told = prompt(
-                    setup,
-                    reader,
-                    settings,
-                    launch,
-                    batch,
-                    engine,
-                    &context_file,
-                );
-                Ok(told)
-            })??;
-            let prompt = prompt.render(std::iter::repeat_with(|| {
-                uuid::Uuid::new_v4().simple().to_string()
-            }))?;
-            write_private(&prompt_file, prompt.as_bytes())?;
-            write_private(&context_file, b"")?;
-            engine.invocation(&Start {
-                script: task.run.as_deref(),
-                model: task.model.as_deref(),
-                resume: None,
-                prompt: &prompt,
-                prompt_file: &prompt_file,
-                script_file: &folder.file("run"),
-                state: &setup.workspace.folder(),
-            })?
+    let invocation = if let Some(command) = &launch.command {
+        script_invocation(command, &folder.file("verify"))?
+    } else {
+        make_folder(&folder.0)?;
+        if engine.home == Home::Attempt {
+            make_folder(&folder.file("home"))?;
         }
+        let prompt = store.read(|reader| {
+            let told = prompt(
+                setup,
+                reader,
+                settings,
+                launch,
+                batch,
+                engine,
+                &context_file,
+            );
+            Ok(told)
+        })??;
+        let prompt = prompt.render(std::iter::repeat_with(|| {
+            uuid::Uuid::new_v4().simple().to_string()
+        }))?;
+        write_private(&prompt_file, prompt.as_bytes())?;
+        write_private(&context_file, b"")?;
+        engine.invocation(&Start {
+            script: task.run.as_deref(),
+            model: task.model.as_deref(),
+            resume: None,
+            prompt: &prompt,
+            prompt_file: &prompt_file,
+            script_file: &folder.file("run"),
+            state: &setup.workspace.folder(),
+        })?
     };
     if let Some(script) = &invocation.file {
         write_private(&script.path, script.body.as_bytes())?;

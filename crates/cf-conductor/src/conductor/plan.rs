@@ -185,7 +185,7 @@ pub fn check_resume(
     force: bool,
 ) -> Result<(), ConductorError> {
     let tasks = store.read(|reader| {
-        let goal = Goal::Resume(settings.clone(), force);
+        let goal = Goal::Resume(Box::new(settings.clone()), force);
         let mut tasks = Vec::new();
         for row in reader.batch_tasks(batch)? {
             if super::run::is_taken_up(reader, &row, &goal, force)?
@@ -199,8 +199,8 @@ pub fn check_resume(
     check_engines(store, setup, settings, &tasks, force)
 }
 
-/// Refuses tasks whose agents cannot be started. What is done already (unless `force` runs it again) or deleted needs no
-/// agent. Stores nothing.
+/// Refuses tasks whose agents cannot be started. What is done already (unless `force` runs it again) or deleted needs
+/// no agent. Stores nothing.
 ///
 /// # Errors
 ///

@@ -1,6 +1,8 @@
 //! The loop itself: it waits, looks, decides with [`Core::turn`], stores, and then lets the effects happen.
 
+mod arrival;
 mod follow;
+mod looks;
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt as _;
@@ -16,7 +18,7 @@ use super::plan::Plan;
 use super::settle::Judged;
 use super::take_up::{self, Again};
 use super::turn::{AtGate, Core, News};
-use follow::{Arrival, Follower, next_arrival};
+use looks::{Arrival, Follower, next_arrival};
 
 use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover, rows};
 use crate::executor::{Adopted, Executor, ExecutorError, Fate, LocalExecutor, LocalOptions, Note};
@@ -52,7 +54,7 @@ const ABANDON: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Take up what is unfinished and run it, with these settings; with `true` everything but what is MERGED.
-    Resume(Settings, bool),
+    Resume(Box<Settings>, bool),
     /// End it: its conductor is gone, and somebody asked it to stop.
     Stop(Stop),
     /// Settle what can be settled without starting anything, then leave it as it is. With a list, of these tasks only.
@@ -100,7 +102,7 @@ pub fn conduct(
     let lock = lock(setup, batch)?;
     let stored = store.read(|reader| reader.batch(batch))?;
     let settings = match goal {
-        Goal::Resume(settings, _) => settings.clone(),
+        Goal::Resume(settings, _) => (**settings).clone(),
         Goal::Stop(_) | Goal::Pass(_) => stored.settings.clone(),
     };
     within_runtime(async {
@@ -358,7 +360,7 @@ impl<'a> Conductor<'a> {
                     self.sweeping.insert(attempt.id);
                 }
                 Adopted::Settled(fate) => {
-                    self.take_note(Note {
+                    self.take_note(&Note {
                         supervisor: attempt.supervisor.supervisor,
                         attempt: attempt.id,
                         stage: attempt.stage,
@@ -407,7 +409,7 @@ impl<'a> Conductor<'a> {
             self.check_database()?;
             self.take_signals(woken.signals)?;
             for note in std::mem::take(&mut woken.notes) {
-                self.take_note(note);
+                self.take_note(&note);
             }
             self.arrivals.append(&mut woken.arrivals);
             self.ready_supervisors().await?;
@@ -554,6 +556,7 @@ impl<'a> Conductor<'a> {
                 ask.extend(self.due_for_others());
             }
         }
+        ask.retain(|task| self.core.is_in_hand(*task));
         let asked = self.core.asked(ask);
         let pass = self.setup.registry.check(&self.store, &asked);
         for unread in pass.unknown {
@@ -636,7 +639,7 @@ impl<'a> Conductor<'a> {
                     self.executor
                         .adopt(&attempt.supervisor, attempt.id, attempt.stage)?
                 {
-                    self.take_note(Note {
+                    self.take_note(&Note {
                         supervisor: attempt.supervisor.supervisor,
                         attempt: attempt.id,
                         stage: attempt.stage,
@@ -736,7 +739,7 @@ impl<'a> Conductor<'a> {
                 Ok(Adopted::Settled(Fate::Ended(ended))) => Fate::Ended(ended),
                 _ => fate,
             };
-            self.take_note(Note {
+            self.take_note(&Note {
                 supervisor,
                 attempt: launch.attempt,
                 stage: launch.stage,
@@ -745,7 +748,7 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    fn take_note(&mut self, note: Note) {
+    fn take_note(&mut self, note: &Note) {
         self.sweeping.remove(&note.attempt);
         let running = self
             .core
@@ -753,9 +756,7 @@ impl<'a> Conductor<'a> {
             .get(&note.attempt)
             .and_then(|task| self.core.running.get(task));
         match running {
-            Some(running) => self
-                .pending
-                .push(recover::judge(self.setup, running, &note)),
+            Some(running) => self.pending.push(recover::judge(self.setup, running, note)),
             None => self.executor.release(note.supervisor),
         }
     }
@@ -1044,7 +1045,8 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// After a transaction that failed as a whole: what was believed may be wrong, so it is read again, as after a crash.
+    /// After a transaction that failed as a whole: what was believed may be wrong, so it is read again, as after a
+    /// crash.
     fn reload(&mut self) -> Result<(), ConductorError> {
         let own: HashMap<AttemptId, Option<u32>> = self
             .core

@@ -15,6 +15,7 @@ use cf_reconcile::{
 };
 use serde_json::json;
 
+use super::apply::answered;
 use super::launch::Launch;
 use super::turn::{AtGate, Core, JOBS_IN_A_ROW, Running, Why};
 use crate::process::Process;
@@ -323,7 +324,7 @@ impl Core {
             }
             TaskStatus::Ready if by_answer && !standing.deleted => {
                 self.saw(tx, task, Some(&standing))?;
-                let finding = self.answered(task, Phase::Running, TaskStatus::Ready);
+                let finding = answered(task, Phase::Running, TaskStatus::Ready);
                 self.schedule.enqueue(
                     task,
                     Some(Reason::BlockersResolved),

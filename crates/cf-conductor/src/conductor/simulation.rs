@@ -2,9 +2,9 @@
 //! whatever people, other batches, crashes and full disks do; all of it from one seed.
 //!
 //! What is simulated is everything around [`Core`](super::turn::Core): the loop that calls it (`loop_.rs`, step by step
-//! as `run.rs` does), the executor (`world.rs`), and everybody else (`people.rs`). The core, the schedule, the tables and
-//! the store are the real ones. After every step `log.rs` and `check.rs` compare the event log, the rows, and what every
-//! conductor believes.
+//! as `run.rs` does), the executor (`world.rs`), and everybody else (`people.rs`). The core, the schedule, the tables
+//! and the store are the real ones. After every step `log.rs` and `check.rs` compare the event log, the rows, and what
+//! every conductor believes.
 //!
 //! `cargo test` runs a fixed and a fresh seed for about three seconds. For more:
 //!

@@ -271,7 +271,8 @@ impl Core {
         self.hold_off.is_some_and(|until| self.clock < until)
     }
 
-    /// The time by the loop's clock: retries are due by it, so that neither a clock that is set nor a suspend moves them.
+    /// The time by the loop's clock: retries are due by it, so that neither a clock that is set nor a suspend moves
+    /// them.
     pub(super) fn time(&self) -> Timestamp {
         self.began.checked_add(self.clock).unwrap_or(self.began)
     }
@@ -699,7 +700,8 @@ impl Core {
         }
     }
 
-    /// When, at the latest, the loop has to do something without being woken: a retry is due, and there is a slot for it.
+    /// When, at the latest, the loop has to do something without being woken: a retry is due, and there is a slot for
+    /// it.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let open =
             self.schedule.mode() == Mode::Open && self.schedule.busy() < self.schedule.slots();

@@ -97,7 +97,7 @@ pub fn look_up(
         .flatten()
         .map(|row| LinkAsk {
             proof: Proof::Listed,
-            comments: comments_of(row),
+            comments: Some(comments_of(row)),
             found: FoundAsk::WhenMoved,
             ..LinkAsk::state(row.link.clone(), source.interval(&row.link.host))
         })
@@ -120,12 +120,12 @@ pub fn look_up(
 }
 
 /// How the comments of a link are asked for: from where the store has them.
-pub(crate) fn comments_of(row: &LinkRow) -> Option<CommentAsk> {
-    Some(CommentAsk {
+pub(crate) const fn comments_of(row: &LinkRow) -> CommentAsk {
+    CommentAsk {
         since: row.comments_since,
         seen: row.comments_seen,
         last: cf_github::FIRST_COMMENTS,
-    })
+    }
 }
 
 /// An event loop for a command that waits for GitHub.

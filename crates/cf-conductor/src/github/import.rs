@@ -293,7 +293,12 @@ fn is_linked(reader: &Reader<'_>, task: TaskId, link: &Link) -> Result<bool> {
 
 /// The task that an import made for an issue, by its key.
 fn linked(reader: &Reader<'_>, link: &Link) -> Result<Option<Task>> {
-    Ok(name(reader, link).ok().and_then(|(_, task)| task))
+    match name(reader, link) {
+        Ok((_, task)) => Ok(task),
+        // Both names belong to something else, so no import made a task for it.
+        Err(StoreError::Refused { .. }) => Ok(None),
+        Err(other) => Err(other),
+    }
 }
 
 /// A key from a repository's name and a number, as near to them as keys allow.
@@ -383,7 +388,12 @@ fn keep_comments(tx: &mut Tx<'_>, task: TaskId, link: &Link, issue: &ImportedIss
         .collect();
     // Times are whole seconds: within the one of the last change more may follow.
     let seen = issue.updated_at - std::time::Duration::from_secs(1);
-    let since = issue.comments.last().map(|comment| comment.created_at);
+    let newest = issue
+        .comments
+        .iter()
+        .map(|comment| comment.created_at)
+        .max();
+    let since = newest.or(Some(seen));
     tx.store_comments(row, &comments, seen, since)?;
     Ok(())
 }

@@ -139,7 +139,7 @@ impl GitHubReconciler {
                 link: row.link.clone(),
                 fresh_within: self.source.fresh_within(&row.link.host),
                 proof: Proof::Listed,
-                comments: comments_of(row),
+                comments: Some(comments_of(row)),
                 found: FoundAsk::WhenMoved,
             })
             .collect();
@@ -150,7 +150,7 @@ impl GitHubReconciler {
             None
         };
         let around = Surroundings {
-            caused: self.caused(reader, asked, standing)?,
+            caused: caused(reader, asked, standing)?,
             attempt_began: match asked.attempt {
                 Some(attempt) if asked.believed == Believed::Running => {
                     Some(reader.attempt(attempt)?.started_at)
@@ -190,22 +190,17 @@ impl GitHubReconciler {
         }
         Ok(all)
     }
+}
 
-    /// What links did to a task that has an outcome in this batch, as long as nobody else has had a word since.
-    fn caused(
-        &self,
-        reader: &Reader<'_>,
-        asked: &Asked,
-        standing: &TaskStanding,
-    ) -> Result<Caused> {
-        let by_tracker = matches!(standing.status_by, Actor::Github(_));
-        if asked.believed.phase() != Phase::Finished || !by_tracker {
-            return Ok(Caused::Nothing);
-        }
-        let row = reader.batch_task(asked.batch, asked.task)?;
-        let reason = row.and_then(|row| row.reason).unwrap_or_default();
-        Ok(Caused::of(asked.believed, &Reason::from(reason)))
+/// What links did to a task that has an outcome in this batch, as long as nobody else has had a word since.
+fn caused(reader: &Reader<'_>, asked: &Asked, standing: &TaskStanding) -> Result<Caused> {
+    let by_tracker = matches!(standing.status_by, Actor::Github(_));
+    if asked.believed.phase() != Phase::Finished || !by_tracker {
+        return Ok(Caused::Nothing);
     }
+    let row = reader.batch_task(asked.batch, asked.task)?;
+    let reason = row.and_then(|row| row.reason).unwrap_or_default();
+    Ok(Caused::of(asked.believed, &Reason::from(reason)))
 }
 
 fn finding(

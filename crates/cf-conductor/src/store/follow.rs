@@ -1,4 +1,5 @@
-//! What following a tracker keeps: watermarks and overrulings with the links, comments, and the shared cache of answers.
+//! What following a tracker keeps: watermarks and overrulings with the links, comments, and the shared cache of
+//! answers.
 //!
 //! Comments are stored in one transaction with the watermark that says so; until it commits they are read again. That
 //! they are news is told later, in the transaction of the event that tells it. Nothing here knows what an answer means.
@@ -327,8 +328,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores comments with the watermark that says so. Those that are stored already stay as they are. Returns how many
-    /// are new.
+    /// Stores comments with the watermark that says so. Those that are stored already stay as they are. Returns how
+    /// many are new.
     ///
     /// # Errors
     ///
@@ -436,8 +437,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Resolves a question without touching the task's status, for a batch that holds the task and decides by itself what
-    /// follows.
+    /// Resolves a question without touching the task's status, for a batch that holds the task and decides by itself
+    /// what follows.
     ///
     /// # Errors
     ///

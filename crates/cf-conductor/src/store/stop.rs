@@ -11,8 +11,8 @@ impl Tx<'_> {
     /// batch. With `hold` the task is BLOCKED from now on, and held there; without, a task in progress becomes READY.
     /// Returns the attempt that is meant; one that has ended by then is not stopped again.
     ///
-    /// What a person or a tracker has made of the task while its agent ran stays: only BLOCKED and READY are written, and
-    /// never over DONE or MERGED.
+    /// What a person or a tracker has made of the task while its agent ran stays: only BLOCKED and READY are written,
+    /// and never over DONE or MERGED.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! One pass over what is wanted: states first, then the items that were not found, then comments and pull requests found
-//! through issues. Runs under the host's sending lock, one request after the other.
+//! One pass over what is wanted: states first, then the items that were not found, then comments and pull requests
+//! found through issues. Runs under the host's sending lock, one request after the other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use super::{HeaderMap, Received};
@@ -40,6 +40,27 @@ pub(super) fn read(stream: &mut BufReader<TcpStream>) -> Option<Received> {
         headers,
         body: String::from_utf8_lossy(&body).into_owned(),
     })
+}
+
+/// Has another server answer, and returns its reply as it came. In the older version of the protocol, in which a reply
+/// ends with its connection.
+pub(super) fn forward(to: SocketAddr, request: &Received, code: u16) -> Vec<u8> {
+    let mut head = format!("{} {} HTTP/1.0\r\n", request.method, request.path);
+    for (name, value) in &request.headers {
+        if !["host", "connection", "accept-encoding"].contains(&name.as_str()) {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+    }
+    let _ = write!(head, "host: {to}\r\nprefer: code={code}\r\n\r\n");
+    let mut reply = Vec::new();
+    let asked = TcpStream::connect(to).and_then(|mut stream| {
+        stream.write_all(head.as_bytes())?;
+        stream.read_to_end(&mut reply)
+    });
+    if let Err(error) = asked {
+        return Reply::json(502, &serde_json::json!({ "message": error.to_string() })).bytes();
+    }
+    reply
 }
 
 /// A reply.

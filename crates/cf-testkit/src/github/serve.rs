@@ -90,6 +90,21 @@ fn answer(
             partial = with_data;
         }
     }
+    if !is_graphql(request) {
+        let (forward, code) = {
+            let world = lock(world);
+            (world.forward, world.forward_code)
+        };
+        if let Some(to) = forward {
+            let reply = http::forward(to, request, code);
+            let head = reply.split(|byte| *byte == b'<' || *byte == b'{').next();
+            let head = String::from_utf8_lossy(head.unwrap_or_default()).into_owned();
+            lock(world).forwarded.push(head);
+            // Its end is the end of the connection.
+            let _ = out.write_all(&reply);
+            return false;
+        }
+    }
     let mut reply = respond(&mut lock(world), request, most, partial);
     let headers = limits(&lock(world), is_graphql(request));
     for (name, value) in headers {

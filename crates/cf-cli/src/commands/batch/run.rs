@@ -319,7 +319,7 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         &mut setup,
         store,
         id,
-        &Goal::Resume(settings, args.force),
+        &Goal::Resume(Box::new(settings), args.force),
         &mut shown,
     );
     shown.finish();

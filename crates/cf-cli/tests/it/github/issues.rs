@@ -136,7 +136,7 @@ fn who_sets_a_task_ready_in_spite_of_the_closed_issue_is_obeyed() {
     // Whatever else happens to the issue, the same closing does not act again.
     github.comment("o/r", 12, "a late word");
     github.change("o/r", 12, |item| {
-        "another title".clone_into(&mut item.title)
+        "another title".clone_into(&mut item.title);
     });
     github.take_received();
     ws.wait_until("three looks went by", || github.received().len() >= 3);
@@ -249,5 +249,5 @@ fn reconcile_asks_github_and_settles_a_batch_whose_conductor_is_gone() {
     ws.cf(["reconcile"]).ok();
     assert_eq!(ws.status("a"), "DONE");
     ws.cf(["explain", "a"]).ok().says("issue closed");
-    ws.cf(["stop", "--force"]).ok();
+    ws.cf(["stop", &ws.batch_id(), "--force"]).ok();
 }

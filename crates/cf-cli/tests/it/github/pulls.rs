@@ -129,7 +129,7 @@ fn of_two_pull_requests(first: &str, second: &str) -> String {
 fn a_closed_pull_request_may_ask_a_question_that_its_reopening_resolves() {
     let github = ScriptedGithub::start();
     github.pull_request("o/r", 13);
-    let ws = configured(&github, "closed_unmerged = \"block\"");
+    let ws = configured(&github, "closed_unmerged = \"block\"\nsettle = \"0s\"");
     ws.add("keep", &waiter("keep"));
     ws.add("a", "echo $$ >> a.pid; [ $CF_ATTEMPT -ge 2 ] || sleep 60");
     ws.cf(["pr", "link", "a", "o/r#13"]).ok();

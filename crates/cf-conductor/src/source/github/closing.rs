@@ -1,8 +1,8 @@
 //! A closing, and whether it may still act: a link's state acts once after a person overruled it.
 //!
-//! Overruling is a person's READY (other than by an answer), a forced run, and an answer to the question that asks about
-//! the closing. What is closed at that moment is pinned word for word (state, reason, time of closing or merging); until
-//! then, and for what was pinned for an earlier overruling, times decide.
+//! Overruling is a person's READY (other than by an answer), a forced run, and an answer to the question that asks
+//! about the closing. What is closed at that moment is pinned word for word (state, reason, time of closing or
+//! merging); until then, and for what was pinned for an earlier overruling, times decide.
 
 use cf_core::{BlockerStatus, Link, Timestamp};
 use cf_github::{CloseReason, ItemState};

@@ -248,7 +248,12 @@ pub(crate) const fn is_kept(comment: &Comment) -> bool {
 
 /// Whether a comment is news: kept, and newer than the link, by the whole seconds that GitHub counts in.
 pub(crate) fn is_news(row: &LinkRow, comment: &Comment) -> bool {
-    is_kept(comment) && comment.created_at.as_second() >= row.created_at.as_second()
+    is_kept(comment) && is_newer(row, comment)
+}
+
+/// Whether a comment is newer than the link.
+pub(crate) fn is_newer(row: &LinkRow, comment: &Comment) -> bool {
+    comment.created_at.as_second() >= row.created_at.as_second()
 }
 
 /// A number that changes with whatever the table looks at in an answer, and not with its age.

@@ -1,0 +1,154 @@
+//! A store that refuses, a start that does not come about, and stops that fall together with an end.
+
+use std::time::{Duration, Instant};
+
+use cf_testkit::{Signal, process};
+
+use crate::{sleeper, until, waiter, workspace};
+
+/// A line of shell that holds the database's write lock from `locked` on until the file `unlock` exists.
+fn holder() -> String {
+    "import os, sqlite3, time\n\
+     db = sqlite3.connect('.cf/state.db', isolation_level=None)\n\
+     db.execute('BEGIN IMMEDIATE')\n\
+     open('locked', 'w').close()\n\
+     while not os.path.exists('unlock'): time.sleep(0.02)\n\
+     db.execute('ROLLBACK')\n"
+        .to_owned()
+}
+
+/// Locks the database of a workspace for writing, until `unlock` is touched.
+fn lock(ws: &cf_testkit::Workspace) -> std::process::Child {
+    let child = std::process::Command::new("python3")
+        .args(["-c", &holder()])
+        .current_dir(ws.root())
+        .spawn()
+        .expect("python3 is installed");
+    ws.wait_until("the database is locked", || ws.exists("locked"));
+    child
+}
+
+#[test]
+fn a_success_that_did_not_come_to_its_verification_is_no_success() {
+    let ws = workspace();
+    ws.task("a")
+        .run(&waiter("a"))
+        .verify("touch verified; false")
+        .add();
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    batch.kill9();
+    ws.touch("a.go");
+    ws.wait_for_quiet();
+    ws.cf(["work", "batch", "stop", "--force", ws.batch_id().as_str()]);
+    assert!(!ws.exists("verified"));
+    assert_eq!(ws.status("a"), "READY");
+    ws.ended("a", "CANCELLED", "stopped");
+}
+
+#[test]
+fn the_dependents_of_a_task_that_is_stopped_by_hand_do_not_wait_for_it() {
+    let ws = workspace();
+    ws.add("a", &sleeper("a"));
+    ws.task("b").run("touch b.ran").after("a").add();
+    let batch = ws.start(["a", "b"]);
+    ws.wait_for_pid("a.pid");
+    ws.cf(["work", "stop", "a"]).ok();
+    batch.wait().code(3);
+    assert_eq!(ws.status("a"), "READY");
+    ws.ended("a", "CANCELLED", "stopped by hand");
+    ws.ended("b", "SKIPPED", "dependency a not done");
+    assert!(!ws.exists("b.ran"));
+}
+
+#[test]
+fn the_first_signal_stops_the_agents_also_while_the_database_is_locked() {
+    let ws = workspace();
+    ws.add("a", &sleeper("a"));
+    let batch = ws.start(["a"]);
+    let pid = ws.wait_for_pid("a.pid");
+    let mut locker = lock(&ws);
+    batch.signal(Signal::INT);
+    ws.wait_until("the agent is gone", || !process::alive(pid));
+    ws.touch("unlock");
+    locker.wait().expect("it ends");
+    batch.wait().code(130);
+    assert_eq!(ws.status("a"), "READY");
+    assert_eq!(ws.batch_status(), "CANCELLED");
+}
+
+#[test]
+fn a_locked_database_is_said_once_and_settles_when_it_is_free() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    ws.add("b", "touch b.ran");
+    let mut batch = ws.start(["a", "b"]);
+    ws.wait_for_pid("a.pid");
+    let mut locker = lock(&ws);
+    ws.touch("a.go");
+    batch.wait_for_text("store");
+    std::thread::sleep(Duration::from_millis(1_500));
+    ws.touch("unlock");
+    locker.wait().expect("it ends");
+    let output = batch.wait().ok();
+    assert_eq!(
+        ws.lines("a.pid"),
+        1,
+        "what ended while it was locked is not run again"
+    );
+    assert!(ws.exists("b.ran"));
+    let said = output
+        .text()
+        .lines()
+        .filter(|line| line.contains("database is locked"))
+        .count();
+    assert_eq!(said, 1, "{}", output.text());
+}
+
+#[test]
+fn a_retry_that_is_due_and_has_no_slot_costs_nothing() {
+    let ws = workspace();
+    ws.add("a", "exit 1");
+    ws.add("b", &waiter("b"));
+    let batch = ws.start(["a", "b", "--retry", "1", "--retry-delay", "10ms"]);
+    ws.wait_for_pid("b.pid");
+    ws.wait_for_event("BATCH_TASK_RETRYING", "a");
+    let before = cpu_ticks(batch.pid());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let used = cpu_ticks(batch.pid()) - before;
+    ws.touch("b.go");
+    batch.wait().code(3);
+    // A tick is 10 ms: a loop that spins uses most of the second.
+    assert!(used <= 20, "{used} ticks of a hundred");
+}
+
+/// Processor time of a process, in clock ticks: fields 14 and 15 of its `stat`, counted behind its name.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let behind = stat.rsplit_once(')').expect("its name is in brackets").1;
+    let fields: Vec<&str> = behind.split_whitespace().collect();
+    fields[11].parse::<u64>().expect("a number") + fields[12].parse::<u64>().expect("a number")
+}
+
+#[test]
+fn a_stop_in_the_instant_of_the_end_is_kept() {
+    let ws = workspace();
+    for round in 0..5 {
+        let key = format!("t{round}");
+        ws.add(&key, &until(&format!("{key}.go")));
+        let batch = ws.start([key.as_str()]);
+        ws.wait_for_event("BATCH_TASK_STARTED", &key);
+        ws.touch(&format!("{key}.go"));
+        let stopped = ws.cf(["work", "batch", "stop"]);
+        let ended = batch.wait();
+        if stopped.exit_code() == Some(0) {
+            // Once a stop is stored, the batch ends CANCELLED, whatever came of its tasks.
+            assert_eq!(ended.exit_code(), Some(5), "{}", ended.text());
+        } else {
+            assert_eq!(ended.exit_code(), Some(0), "{}", ended.text());
+        }
+    }
+}
