@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod checks;
 mod ci;
+mod github;
 mod problem;
 mod readme;
 mod repo;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::github;
 use crate::problem::Problem;
 use crate::readme;
 use crate::repo::{Repo, must};
@@ -23,6 +24,7 @@ pub(crate) fn integration(repo: &Repo, filter: Option<&str>) -> Result<(), Probl
         return must(cargo.args(["--", filter]));
     }
     must(&mut cargo)?;
+    github::on_its_own_descriptions(repo)?;
     outside_the_workspace(repo)
 }
 

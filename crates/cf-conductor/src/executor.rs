@@ -42,6 +42,9 @@ pub enum Fate {
     SpawnFailed {
         /// What was tried and what the system said.
         error: String,
+        /// Whether the system was short of something at that moment (processes, memory, descriptors, room on the
+        /// disk), which says nothing about the task: the same may well work later.
+        passing: bool,
     },
     /// Its supervisor died before it was started.
     NeverStarted,

@@ -268,7 +268,11 @@ impl GithubSource {
 
     /// While a look's answers are taken in, they are as fresh as when they were asked for.
     pub(crate) fn taking_in(&self, asked_at: Option<Timestamp>) {
-        *locked(&self.0.arrived) = asked_at;
+        let mut arrived = locked(&self.0.arrived);
+        *arrived = match (*arrived, asked_at) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (_, asked_at) => asked_at,
+        };
     }
 
     /// Notes until when a task's agent has time to end by itself, or that it has none.

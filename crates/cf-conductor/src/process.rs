@@ -8,7 +8,10 @@
 mod own;
 mod sweep;
 
-pub use own::{adopted, become_subreaper, lock_held, make_undumpable, reap_adopted};
+pub use own::{
+    adopted, become_subreaper, close_on_exec_all, lock_held, make_undumpable, reap_adopted,
+};
+pub(crate) use sweep::mark_of;
 pub use sweep::{Lost, SessionTrust, Swept, remains, sweep};
 
 use std::collections::HashSet;
@@ -348,6 +351,18 @@ pub(crate) fn signal_exactly(pid: i32, start_ticks: u64, signal: Signal) -> io::
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::SRCH) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Lets a process go on that somebody stopped (SIGSTOP), or is just stopping.
+///
+/// The number must be known to be the one that is meant: a child that has not been waited for, or checked before.
+pub(crate) fn wake(pid: i32) {
+    // For one that runs this does nothing but take back a stop that is on the way, which its state does not show yet.
+    if let Ok(now) = stat(pid)
+        && let Err(error) = signal_exactly(pid, now.start_ticks, Signal::CONT)
+    {
+        tracing::warn!(pid, %error, "cannot wake a stopped supervisor");
     }
 }
 

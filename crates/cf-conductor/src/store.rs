@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cf_core::{Actor, Timestamp};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::wake::WakeFile;
@@ -408,6 +409,10 @@ impl Store {
         self.conn
             .pragma_update(None, "synchronous", "FULL")
             .doing("set the durability")?;
+        // Plans that depend on the values bound to them would be made again at every second use.
+        self.conn
+            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .doing("keep the plans of statements")?;
         self.conn.set_prepared_statement_cache_capacity(128);
         Ok(())
     }

@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cf_core::SupervisorId;
 use rustix::process::{getpid, set_child_subreaper, setsid};
 
-use crate::process::Identity;
+use crate::process::{Identity, close_on_exec_all};
 use gate::Gate;
 
 /// The name under which supervisors show up in `ps`.
@@ -153,6 +153,8 @@ impl Supervisor {
             .and_then(OsStr::to_str)
             .and_then(|name| name.parse().ok())
             .ok_or_else(|| io::Error::other("the file of a supervisor is named after its id"))?;
+        // Whoever started this may have had more open than the gate and the notes; no agent is to see it.
+        close_on_exec_all();
         setsid()?;
         set_child_subreaper(Some(getpid()))?;
         let signals = Signals::listen()?;

@@ -297,8 +297,8 @@ impl ScriptedGithub {
         self.world().skew = seconds;
     }
 
-    /// Lets another server on this machine answer what is asked over REST, with this status as far as it understands the
-    /// header `Prefer: code=…`.
+    /// Lets another server on this machine answer what is asked over REST, with this status as far as it understands
+    /// the header `Prefer: code=…`.
     pub fn forward_rest(&self, to: SocketAddr, code: u16) {
         let mut world = self.world();
         world.forward = Some(to);

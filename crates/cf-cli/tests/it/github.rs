@@ -6,6 +6,7 @@ mod faults;
 mod import;
 mod issues;
 mod pulls;
+mod real_schema;
 mod tokens;
 
 use cf_testkit::Workspace;

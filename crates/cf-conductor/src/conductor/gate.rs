@@ -37,26 +37,34 @@ impl Core {
     /// Keeps a queued task from starting until its links were looked at.
     pub(super) fn await_look(&mut self, task: TaskId) {
         self.schedule.set_gate(task, Gate::AwaitingLook);
-        if self.awaiting.iter().any(|waits| waits.task == task) {
-            return;
-        }
         let turn = self.schedule.turn_of(task);
-        let at = self
+        let place = self
             .awaiting
-            .partition_point(|waits| self.schedule.turn_of(waits.task) <= turn);
-        let waits = Awaiting {
-            task,
-            until: None,
-            asked: false,
-        };
-        self.awaiting.insert(at, waits);
+            .binary_search_by_key(&turn, |waits| self.schedule.turn_of(waits.task));
+        if let Err(at) = place {
+            let waits = Awaiting {
+                task,
+                until: None,
+                asked: false,
+            };
+            self.awaiting.insert(at, waits);
+        }
     }
 
-    /// The tasks for which a look is to be asked now: those whose turn is next, when there is a free slot that nobody
-    /// else can use. From now on they wait, but not for ever.
+    /// The tasks for which a look is to be asked now: those whose turn is next, unless enough others that may start come
+    /// before them. From now on they wait, but not for ever.
     pub(super) fn looks_wanted(&mut self) -> Vec<TaskId> {
-        let free = self.schedule.slots().saturating_sub(self.schedule.busy());
-        if self.schedule.mode() == Mode::Closing || self.schedule.upcoming(free).count() >= free {
+        let Some(first) = self.awaiting.first() else {
+            return Vec::new();
+        };
+        let turn = self.schedule.turn_of(first.task);
+        let slots = self.schedule.slots();
+        let before = self
+            .schedule
+            .upcoming(slots)
+            .take_while(|task| self.schedule.turn_of(*task) < turn)
+            .count();
+        if self.schedule.mode() == Mode::Closing || before >= slots {
             return Vec::new();
         }
         let until = self.clock + self.settings.github.wait;

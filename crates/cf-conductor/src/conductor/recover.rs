@@ -241,6 +241,11 @@ fn lost(attempt: &Attempt) -> Lost {
         attempt: attempt.id,
         session: attempt.supervisor.pid,
         trust: SessionTrust::IfMarked,
+        not_before: if attempt.supervisor.is_local() {
+            attempt.supervisor.start_ticks
+        } else {
+            0
+        },
         roots: Vec::new(),
     }
 }
@@ -266,7 +271,20 @@ pub(super) fn judge(setup: &Setup, running: &Running, note: &Note) -> Judged {
     let log = log_path(setup, note.attempt, note.stage);
     match &note.fate {
         Fate::Ended(ended) => judge_ended(running, note, ended, &log),
-        Fate::SpawnFailed { error } => {
+        // The system's shortage is not the task's fault: it is tried again in a moment.
+        Fate::SpawnFailed {
+            error,
+            passing: true,
+        } => {
+            let result = failed(
+                AttemptEnd::NeverStarted,
+                None,
+                format!("could not be started for the moment: {error}"),
+                Value::Null,
+            );
+            judged(note, result, FailureCause::NeverStarted, true)
+        }
+        Fate::SpawnFailed { error, .. } => {
             let result = failed(
                 AttemptEnd::Exited,
                 None,

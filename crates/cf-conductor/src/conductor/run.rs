@@ -210,6 +210,7 @@ impl<'a> Conductor<'a> {
         recover::clean_up_all(&mut store, &Actor::Batch(batch))?;
         setup.workspace.link_program(&setup.program)?;
         let system = |what| move |source| ConductorError::System { what, source };
+        process::close_on_exec_all();
         process::become_subreaper().map_err(system("become the parent of orphaned processes"))?;
         process::make_undumpable().map_err(system("close this process to others"))?;
         let executor = LocalExecutor::new(LocalOptions {
@@ -382,6 +383,10 @@ impl<'a> Conductor<'a> {
         };
         match turned {
             Ok(end) => {
+                // Everything that they reported has been stored.
+                for idle in self.core.at_gate.drain(..) {
+                    self.executor.release(idle.identity.supervisor);
+                }
                 self.executor.retire_all().await;
                 Ok(end)
             }
@@ -437,7 +442,7 @@ impl<'a> Conductor<'a> {
                 Err(error) => return Err(error),
             }
             self.effects()?;
-            self.follow()?;
+            self.follow();
             if self.only_pass
                 && self.sweeping.is_empty()
                 && self.pending.is_empty()
@@ -714,6 +719,7 @@ impl<'a> Conductor<'a> {
                 .map_err(|error| match error {
                     ExecutorError::Job(_) => Fate::SpawnFailed {
                         error: crate::chain(&error),
+                        passing: false,
                     },
                     _ => Fate::NeverStarted,
                 }),
@@ -727,6 +733,7 @@ impl<'a> Conductor<'a> {
             }
             Err(error) => Err(Fate::SpawnFailed {
                 error: crate::chain(&error),
+                passing: false,
             }),
         };
         if let Err(fate) = sent {

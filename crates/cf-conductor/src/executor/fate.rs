@@ -34,7 +34,9 @@ pub(super) fn written(path: &Path, attempt: AttemptId, stage: Stage) -> io::Resu
             Record::Started { .. } => Written::Open(None),
             Record::Ended(ended) if ended.unfinished => Written::Open(Some(Box::new(ended))),
             Record::Ended(ended) => Written::Final(Fate::Ended(ended)),
-            Record::SpawnFailed { error, .. } => Written::Final(Fate::SpawnFailed { error }),
+            Record::SpawnFailed { error, passing, .. } => {
+                Written::Final(Fate::SpawnFailed { error, passing })
+            }
         };
     }
     Ok(answer)

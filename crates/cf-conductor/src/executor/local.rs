@@ -5,6 +5,7 @@
 //! task says, the state of a supervisor that is gone is read from its file.
 
 mod life;
+mod orphans;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -16,14 +17,18 @@ use rustix::process::Signal;
 use tokio::task::JoinSet;
 
 use self::life::Happened;
+use self::orphans::Tolerated;
 use super::slot::{self, Slot, State, Who};
 use super::{Adopted, Executor, ExecutorError, Note, Running};
-use crate::process::{Identity, Process, SessionTrust, is_same, lock_held, reap_adopted, signal};
+use crate::process::{Identity, SessionTrust, is_same, lock_held, reap_adopted};
 use crate::supervise::logfile::{Chunk, LogReader};
 use crate::supervise::{Frame, Job, Record, Stage, record_path};
 
 /// How long a new supervisor may take to say hello.
 const HELLO: Duration = Duration::from_secs(20);
+
+/// How long to wait for the hello before looking whether somebody stopped the supervisor.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// How long idle supervisors may take to end when all are retired.
 const RETIRE: Duration = Duration::from_secs(5);
@@ -37,6 +42,9 @@ pub struct LocalOptions {
     pub exe: PathBuf,
     /// SIGTERM to SIGKILL for what a dead supervisor left behind.
     pub lost_grace: Duration,
+    /// How long after the grace of a stop the note may take to come; a supervisor that is later is killed. It needs up
+    /// to 5 s by itself before it names survivors.
+    pub stop_bound: Duration,
     /// After how many jobs a supervisor is replaced, which bounds the size of its file.
     pub jobs_per_supervisor: u32,
     /// Whether this process is a child subreaper, so that orphans of its supervisors come to it.
@@ -50,6 +58,7 @@ impl LocalOptions {
             dir: dir.into(),
             exe: "/proc/self/exe".into(),
             lost_grace: Duration::from_secs(10),
+            stop_bound: Duration::from_secs(7),
             jobs_per_supervisor: 1_000,
             subreaper: false,
         }
@@ -65,19 +74,19 @@ pub struct LocalExecutor {
     tasks: JoinSet<Happened>,
     /// Notes that came while something else was waited for.
     notes: VecDeque<Note>,
-    sweeps: usize,
-    /// Orphans at this process that were left alone deliberately.
-    tolerated: HashSet<Process>,
+    /// Dead supervisors of which what they left behind is being stopped.
+    sweeping: HashSet<SupervisorId>,
+    tolerated: Tolerated,
 }
 
 impl LocalExecutor {
-    /// An executor without any supervisor.
+    /// An executor without any supervisor. Orphans that are at this process already are left alone for good.
     ///
     /// # Errors
     ///
     /// The directory is relative and the current directory is not to be found.
     pub fn new(options: LocalOptions) -> io::Result<Self> {
-        Ok(Self {
+        let mut executor = Self {
             options: LocalOptions {
                 dir: std::path::absolute(&options.dir)?,
                 ..options
@@ -87,9 +96,11 @@ impl LocalExecutor {
             starting: VecDeque::new(),
             tasks: JoinSet::new(),
             notes: VecDeque::new(),
-            sweeps: 0,
-            tolerated: HashSet::new(),
-        })
+            sweeping: HashSet::new(),
+            tolerated: Tolerated::default(),
+        };
+        executor.look_at_orphans();
+        Ok(executor)
     }
 
     /// Starts supervisors ahead of time until `count` are idle or starting; [`Executor::acquire`] then only has to wait
@@ -107,7 +118,9 @@ impl LocalExecutor {
 
     /// Waits for orphans that came to this process and have ended. To be called now and then by a subreaper.
     pub fn reap(&mut self) -> usize {
-        reap_adopted(&self.own_children())
+        let reaped = reap_adopted(&self.own_children());
+        self.look_at_orphans();
+        reaped
     }
 
     /// The process numbers of the supervisors that are children of this process.
@@ -147,13 +160,19 @@ impl Executor for LocalExecutor {
             .slots
             .get_mut(&id)
             .expect("a starting supervisor has a slot");
-        let State::Starting(receiver) = &mut slot.state else {
-            unreachable!("only this function takes supervisors out of the starting ones")
+        let said = slot.hello(FIRST_LOOK, HELLO).await;
+        let said = match said {
+            Ok(None) => Err(format!(
+                "it ended before it said hello ({})",
+                slot.how_it_ended().await
+            )),
+            Err(_) => Err("it did not say hello in time".to_owned()),
+            Ok(Some(record)) => Ok(record),
         };
-        let said = tokio::time::timeout(HELLO, slot::read_record(receiver)).await;
+        // Up to here nothing is lost by cancelling.
         self.starting.pop_front();
         let failed = match said {
-            Ok(Some(Record::Hello(said)))
+            Ok(Record::Hello(said))
                 if said.supervisor == id && Some(said.pid) == slot.own_pid() =>
             {
                 if let State::Starting(receiver) =
@@ -170,9 +189,8 @@ impl Executor for LocalExecutor {
                 }
                 return Ok(said);
             }
-            Ok(Some(_)) => "it is another program",
-            Ok(None) => "it ended before it said hello",
-            Err(_) => "it did not say hello in time",
+            Ok(_) => "it is another program".to_owned(),
+            Err(failed) => failed,
         };
         self.bury(id);
         Err(ExecutorError::Start {
@@ -193,7 +211,9 @@ impl Executor for LocalExecutor {
                 "the supervisor is busy or was not acquired",
             )));
         }
+        slot.wake_if_stopped();
         slot.send(supervisor, &Frame::Job(Box::new(job.clone())))?;
+        slot.overdue_at = None;
         slot.state = State::Busy {
             attempt: job.attempt,
             stage: job.stage,
@@ -228,35 +248,39 @@ impl Executor for LocalExecutor {
         let State::Busy { attempt, stage } = slot.state else {
             return Ok(());
         };
-        let Who::Adopted(identity) = &slot.who else {
+        if slot.has_gate() {
             let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
             let stop = Frame::Stop {
                 attempt,
                 stage,
                 grace_ms,
             };
-            return match slot.send(supervisor, &stop) {
+            match slot.send(supervisor, &stop) {
                 // Its death is on the way, and with it a note.
-                Ok(()) | Err(ExecutorError::Gone(_)) => Ok(()),
-                Err(error) => Err(error),
-            };
-        };
-        if !identity.is_local() {
-            return Err(ExecutorError::Unreachable(supervisor));
-        }
-        // Without a gate the grace is the job's; a shorter one is kept by a second signal.
-        let first = if grace.is_zero() {
-            Signal::INT
+                Ok(()) | Err(ExecutorError::Gone(_)) => {}
+                Err(error) => return Err(error),
+            }
         } else {
-            Signal::TERM
-        };
-        signal(identity, first).map_err(|source| ExecutorError::Signal { supervisor, source })?;
-        if !grace.is_zero() {
-            self.tasks.spawn(async move {
-                tokio::time::sleep(grace).await;
-                Happened::GraceOver(supervisor)
-            });
+            if slot.identity().is_some_and(|who| !who.is_local()) {
+                return Err(ExecutorError::Unreachable(supervisor));
+            }
+            // Without a gate the grace is the job's; a shorter one is kept by a second signal.
+            let first = if grace.is_zero() {
+                Signal::INT
+            } else {
+                Signal::TERM
+            };
+            slot.signal(first)
+                .map_err(|source| ExecutorError::Signal { supervisor, source })?;
+            if !grace.is_zero() {
+                self.tasks.spawn(async move {
+                    tokio::time::sleep(grace).await;
+                    Happened::GraceOver(supervisor)
+                });
+            }
         }
+        slot.wake();
+        self.watch_stop(supervisor, (attempt, stage), grace);
         Ok(())
     }
 
@@ -286,6 +310,8 @@ impl Executor for LocalExecutor {
             jobs: 1,
             retired: true,
             released: false,
+            leaves_unlisted: false,
+            overdue_at: None,
         };
         // A file that somebody removed says nothing about its supervisor.
         let missing = !std::fs::exists(&file).unwrap_or(true);
@@ -347,6 +373,7 @@ impl Executor for LocalExecutor {
             |slot: &Slot| slot.own_pid().is_some() && !matches!(slot.state, State::Busy { .. });
         for slot in self.slots.values_mut().filter(|slot| leaving(slot)) {
             slot.close_gate();
+            slot.wake();
         }
         let all_gone = async {
             while self.slots.values().any(leaving) {

@@ -1,22 +1,30 @@
 //! A supervisor as its conductor sees it: its gate, its notes, and what it is busy with.
 
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cf_core::{AttemptId, SupervisorId};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::unix::pipe::Receiver;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::ExecutorError;
-use crate::process::{Identity, has_ended, is_same};
+use crate::process::{Identity, has_ended, is_same, signal, stat, wake};
 use crate::supervise::{Frame, RECORD_BYTES, Record, Stage, supervisor_args};
+
+/// How long a supervisor may take to read a job that is too long for its gate. One that runs takes milliseconds.
+const READ: Duration = Duration::from_secs(2);
 
 /// A supervisor that this executor knows.
 pub(super) struct Slot {
@@ -28,6 +36,10 @@ pub(super) struct Slot {
     pub(super) retired: bool,
     /// Whether everything that it reported has been stored.
     pub(super) released: bool,
+    /// Whether it leaves more alone deliberately than its record lists.
+    pub(super) leaves_unlisted: bool,
+    /// When it is killed unless what it runs has ended by then; only while it is to stop something.
+    pub(super) overdue_at: Option<Instant>,
 }
 
 /// How a supervisor is connected with this process.
@@ -79,6 +91,10 @@ impl Slot {
             .stdout
             .take()
             .expect("its standard output was asked to be a pipe");
+        if let Some(gate) = &gate {
+            // Nothing that becomes of a supervisor may hold up the conductor. The reading end has flags of its own.
+            fcntl_setfl(gate, fcntl_getfl(gate)? | OFlags::NONBLOCK)?;
+        }
         let receiver = Receiver::from_owned_fd(OwnedFd::from(notes))?;
         Ok(Self {
             who: Who::Own {
@@ -90,6 +106,8 @@ impl Slot {
             jobs: 0,
             retired: false,
             released: true,
+            leaves_unlisted: false,
+            overdue_at: None,
         })
     }
 
@@ -99,6 +117,79 @@ impl Slot {
             Who::Own { child, .. } => i32::try_from(child.id()).ok(),
             Who::Adopted(_) | Who::Dead => None,
         }
+    }
+
+    /// Waits for its first word, for `patience` at most, and looks after `first_look` whether it must be woken for that.
+    /// Cancelling loses nothing.
+    pub(super) async fn hello(
+        &mut self,
+        first_look: Duration,
+        patience: Duration,
+    ) -> Result<Option<Record>, Elapsed> {
+        let pid = self.own_pid();
+        let State::Starting(receiver) = &mut self.state else {
+            unreachable!("only a supervisor that is starting is waited for in this way")
+        };
+        let said = timeout(first_look, read_record(receiver)).await;
+        if said.is_ok() {
+            return said;
+        }
+        if let Some(pid) = pid {
+            wake(pid);
+        }
+        timeout(patience, read_record(receiver)).await
+    }
+
+    /// How the process came to its end, in words: its exit status or the signal. To be asked when it is ending.
+    pub(super) async fn how_it_ended(&mut self) -> String {
+        let Who::Own { child, .. } = &mut self.who else {
+            return "it is not a child of this process".to_owned();
+        };
+        if let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+            let _ = timeout(READ, ended(pidfd)).await;
+        }
+        match child.try_wait() {
+            Ok(Some(status)) => status.to_string(),
+            Ok(None) => "it closed its output and lives on".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Whether there is a gate to send something through.
+    pub(super) const fn has_gate(&self) -> bool {
+        matches!(self.who, Who::Own { gate: Some(_), .. })
+    }
+
+    /// Who it is, once that is known.
+    pub(super) fn identity(&self) -> Option<&Identity> {
+        match &self.who {
+            Who::Own { identity, .. } => identity.as_ref(),
+            Who::Adopted(identity) => Some(identity),
+            Who::Dead => None,
+        }
+    }
+
+    /// Lets it go on if it is a child that has been stopped (SIGSTOP) for a while; else this is one look at `/proc`.
+    pub(super) fn wake_if_stopped(&self) {
+        if let Some(pid) = self.own_pid()
+            && stat(pid).is_ok_and(|now| now.state == b'T')
+        {
+            wake(pid);
+        }
+    }
+
+    /// Lets it go on if somebody stopped it (SIGSTOP).
+    pub(super) fn wake(&self) {
+        match &self.who {
+            Who::Own { child, .. } => wake(child.id().cast_signed()),
+            Who::Adopted(identity) if is_same(identity) => wake(identity.pid),
+            Who::Adopted(_) | Who::Dead => {}
+        }
+    }
+
+    /// Sends it a signal, and nobody else.
+    pub(super) fn signal(&self, what: Signal) -> io::Result<bool> {
+        self.identity().map_or(Ok(false), |who| signal(who, what))
     }
 
     /// Sends a frame through its gate.
@@ -114,11 +205,17 @@ impl Slot {
         if bytes.len() > 64 * 1024 {
             let _ = rustix::pipe::fcntl_setpipe_size(&*gate, bytes.len());
         }
-        match gate.write_all(&bytes) {
+        match write_all(gate, &bytes) {
             Ok(()) => Ok(()),
             // It died with at most a part of the frame, and a part starts nothing.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.close_gate();
+                Err(ExecutorError::Gone(id))
+            }
+            // Nor does this part; and it must not lie in the gate until the supervisor wakes up.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                self.close_gate();
+                let _ = self.signal(Signal::KILL);
                 Err(ExecutorError::Gone(id))
             }
             Err(source) => {
@@ -138,6 +235,28 @@ impl Slot {
             *gate = None;
         }
     }
+}
+
+/// Writes all of `bytes` into a gate, and gives up with `TimedOut` when nobody reads there for [`READ`].
+fn write_all(gate: &ChildStdin, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(gate, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let patience = Timespec {
+                    tv_sec: READ.as_secs().cast_signed(),
+                    tv_nsec: 0,
+                };
+                let mut fds = [PollFd::new(gate, PollFlags::OUT)];
+                if poll(&mut fds, Some(&patience)) == Ok(0) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Reads one record from a supervisor; `None` when it is dead.

@@ -1,5 +1,6 @@
 //! What a conductor does to itself, and the probe of a supervisor's lock.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -31,6 +32,14 @@ pub fn make_undumpable() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
+/// Keeps every descriptor above the standard three from the programs that this process starts.
+///
+/// `cf` opens everything that way itself; this is for what whoever called it had open (`cf … 9<secret`). It is to be
+/// called once, before the first supervisor is started, and does no harm when other threads run.
+pub fn close_on_exec_all() {
+    close_fds::set_fds_cloexec_threadsafe(3, &[]);
+}
+
 /// Whether somebody holds the lock on a supervisor's file, which is what being alive means: it is released by death
 /// and is seen across pid namespaces. A file that is not there is held by nobody.
 pub fn lock_held(path: &Path) -> bool {
@@ -53,10 +62,13 @@ pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
     let Ok(session) = getsid(None) else {
         return Vec::new();
     };
+    let own_children: HashSet<i32> = own_children.iter().copied().collect();
     children(own_pid())
         .into_iter()
         .filter(|pid| !own_children.contains(pid))
         .filter_map(|pid| stat(pid).ok())
+        // Its number may belong to somebody else since.
+        .filter(|stat| stat.ppid == own_pid())
         .filter(|stat| stat.session != session.as_raw_pid())
         .collect()
 }

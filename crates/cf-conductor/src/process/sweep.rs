@@ -39,6 +39,8 @@ pub struct Lost {
     pub session: i32,
     /// How far `session` can be believed.
     pub trust: SessionTrust,
+    /// When it was started, in clock ticks since boot; 0 when that is unknown. What is older cannot come from it.
+    pub not_before: u64,
     /// Processes that are known to come from it by other evidence, such as orphans that came to this process.
     pub roots: Vec<Process>,
 }
@@ -54,7 +56,10 @@ pub struct Swept {
 
 /// What is left of an attempt now. It changes nothing.
 pub fn remains(lost: &Lost) -> Vec<Process> {
-    find(lost).iter().map(Stat::process).collect()
+    find(lost, &HashSet::new())
+        .iter()
+        .map(Stat::process)
+        .collect()
 }
 
 /// Stops what a dead supervisor left: SIGTERM, `grace`, SIGKILL, until two looks find nothing or 5 seconds have passed.
@@ -69,7 +74,7 @@ pub fn sweep(lost: &Lost, grace: Duration) -> Swept {
         for (pid, _) in &met {
             wait_for(*pid);
         }
-        let found = find(lost);
+        let found = find(lost, &met);
         met.extend(found.iter().map(|stat| (stat.pid, stat.start_ticks)));
         if found.is_empty() {
             empty_looks += 1;
@@ -117,21 +122,23 @@ fn wait_for(pid: i32) {
     }
 }
 
-/// One look through `/proc`: every running process that bears the mark, is in the session, or comes from one of those.
-fn find(lost: &Lost) -> Vec<Stat> {
+/// One look through `/proc`: every running process that bears the mark, is in the session, was met before, or comes
+/// from one of those. What was met may have lost the parent by which it was found.
+fn find(lost: &Lost, met: &HashSet<(i32, u64)>) -> Vec<Stat> {
     let mut spared: HashSet<i32> = ancestors(own_pid())
         .into_iter()
         .map(|(pid, _)| pid)
         .collect();
     spared.insert(own_pid());
-    let mark = format!("CF_ATTEMPT_ID={}", lost.attempt);
+    let mark = lost.attempt.to_string();
     let all: Vec<Stat> = all_pids()
         .into_iter()
         .filter_map(|pid| stat(pid).ok())
+        .filter(|stat| stat.start_ticks >= lost.not_before)
         .collect();
     let marked: HashSet<i32> = all
         .iter()
-        .filter(|stat| stat.runs() && has_mark(stat.pid, &mark))
+        .filter(|stat| stat.runs() && mark_of(stat.pid).as_ref() == Some(&mark))
         .map(|stat| stat.pid)
         .collect();
     let session_is_ours = match lost.trust {
@@ -140,14 +147,13 @@ fn find(lost: &Lost) -> Vec<Stat> {
             .iter()
             .any(|stat| stat.session == lost.session && marked.contains(&stat.pid)),
     };
+    let mut roots = met.clone();
+    roots.extend(lost.roots.iter().map(|root| (root.pid, root.start_ticks)));
     let mut below: HashMap<i32, Vec<i32>> = HashMap::new();
     let mut open: Vec<i32> = Vec::new();
     for stat in &all {
         below.entry(stat.ppid).or_default().push(stat.pid);
-        let rooted = lost
-            .roots
-            .iter()
-            .any(|root| root.pid == stat.pid && root.start_ticks == stat.start_ticks);
+        let rooted = roots.contains(&(stat.pid, stat.start_ticks));
         if marked.contains(&stat.pid) || rooted || (session_is_ours && stat.session == lost.session)
         {
             open.push(stat.pid);
@@ -164,11 +170,11 @@ fn find(lost: &Lost) -> Vec<Stat> {
         .collect()
 }
 
-/// Whether a process was started with this line in its environment. Another user's cannot be read, and has not.
-fn has_mark(pid: i32, mark: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
-        environ
-            .split(|b| *b == 0)
-            .any(|line| line == mark.as_bytes())
-    })
+/// The attempt that a process was started for, as its environment says. Another user's cannot be read, and says nothing.
+pub(crate) fn mark_of(pid: i32) -> Option<String> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mark = environ
+        .split(|b| *b == 0)
+        .find_map(|line| line.strip_prefix(b"CF_ATTEMPT_ID="))?;
+    Some(String::from_utf8_lossy(mark).into_owned())
 }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use cf_core::Timestamp;
-use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
+use rusqlite::{Row, RowIndex};
 
 /// Reads a column that holds a word or an id.
-pub(crate) fn parsed<T>(row: &Row<'_>, column: &str) -> rusqlite::Result<T>
+///
+/// Columns are named everywhere but on paths that read thousands of rows, where looking the name up is what costs.
+pub(crate) fn parsed<T>(row: &Row<'_>, column: impl RowIndex + Copy) -> rusqlite::Result<T>
 where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -21,7 +23,10 @@ where
 }
 
 /// The same for a column that may be null.
-pub(crate) fn parsed_opt<T>(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<T>>
+pub(crate) fn parsed_opt<T>(
+    row: &Row<'_>,
+    column: impl RowIndex + Copy,
+) -> rusqlite::Result<Option<T>>
 where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -100,17 +105,17 @@ pub(crate) fn to_json(value: &impl serde::Serialize) -> String {
         .expect("values of the domain have no maps with keys that are not text")
 }
 
-fn index(row: &Row<'_>, column: &str) -> usize {
-    row.as_ref().column_index(column).unwrap_or(0)
+fn index(row: &Row<'_>, column: impl RowIndex) -> usize {
+    column.idx(row.as_ref()).unwrap_or(0)
 }
 
-fn wrong_type(row: &Row<'_>, column: &str) -> rusqlite::Error {
+fn wrong_type(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Error {
     broken(row, column, FromSqlError::InvalidType)
 }
 
 fn broken(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(index(row, column), Type::Text, Box::new(error))

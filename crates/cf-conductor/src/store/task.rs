@@ -127,18 +127,19 @@ pub struct TaskStanding {
 const STANDING: &str = "SELECT id, status, version, status_by, status_via, status_seq, claim, attempt, priority, deleted_at_ms FROM task";
 
 impl TaskStanding {
+    /// Reads a row of [`STANDING`], by the places of its columns.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            id: parsed(row, "id")?,
-            status: parsed(row, "status")?,
-            version: row.get("version")?,
-            status_by: parsed(row, "status_by")?,
-            status_via: parsed_opt(row, "status_via")?,
-            status_seq: row.get("status_seq")?,
-            claim: parsed_opt(row, "claim")?,
-            attempt: parsed_opt(row, "attempt")?,
-            priority: row.get("priority")?,
-            deleted: row.get::<_, Option<i64>>("deleted_at_ms")?.is_some(),
+            id: parsed(row, 0)?,
+            status: parsed(row, 1)?,
+            version: row.get(2)?,
+            status_by: parsed(row, 3)?,
+            status_via: parsed_opt(row, 4)?,
+            status_seq: row.get(5)?,
+            claim: parsed_opt(row, 6)?,
+            attempt: parsed_opt(row, 7)?,
+            priority: row.get(8)?,
+            deleted: row.get::<_, Option<i64>>(9)?.is_some(),
         })
     }
 }

@@ -15,6 +15,7 @@ use super::clock::{ActiveClock, TICK};
 use super::gate;
 use super::job::{Frame, Job, Leftovers};
 use super::logfile::LogWriter;
+use super::program::NotStarted;
 use super::record::{Ended, How, Limit, Record};
 use super::stall::StallWatch;
 use super::tree::{self, Part};
@@ -31,24 +32,29 @@ const DYING: Duration = Duration::from_millis(25);
 impl Supervisor {
     /// Runs a job to its end.
     pub(super) fn attempt(&mut self, job: &Job) {
-        let subject = (job.attempt, job.stage);
         let started = Record::Started {
             attempt: job.attempt,
             stage: job.stage,
             at_ms: now_ms(),
         };
-        let process = if self.write(&started) {
-            program::start(job)
-        } else {
-            Err("cannot write to the supervisor's own file, so nothing was started".to_owned())
+        let process = match self.file.append(&started) {
+            Ok(()) => program::start(job),
+            // Whatever is wrong with that file, the task has no part in it.
+            Err(error) => Err(NotStarted {
+                error: format!(
+                    "cannot write to the supervisor's own file, so nothing was started: {error}"
+                ),
+                passing: true,
+            }),
         };
         let record = match process {
             Ok(process) => Record::Ended(Run::new(self, job, process).finish()),
-            Err(error) => Record::SpawnFailed {
-                attempt: subject.0,
-                stage: subject.1,
+            Err(NotStarted { error, passing }) => Record::SpawnFailed {
+                attempt: job.attempt,
+                stage: job.stage,
                 at_ms: now_ms(),
                 error,
+                passing,
             },
         };
         self.write(&record);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{Access, Mode, OFlags, access, fcntl_getfl, fcntl_setfl, open};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
@@ -20,20 +21,55 @@ pub(super) struct Started {
     pub(super) output: OwnedFd,
 }
 
+/// Why a process could not be started.
+pub(super) struct NotStarted {
+    /// What was tried and what the system said, as it goes into the record.
+    pub(super) error: String,
+    /// Whether the system was short of something at that moment.
+    pub(super) passing: bool,
+}
+
+impl NotStarted {
+    /// The job itself is impossible.
+    fn for_good(error: String) -> Self {
+        Self {
+            error,
+            passing: false,
+        }
+    }
+
+    fn because(what: &str, source: &io::Error) -> Self {
+        Self {
+            error: format!("{what}: {source}"),
+            passing: is_shortage(source),
+        }
+    }
+}
+
+/// Whether the system ran out of processes, memory, descriptors or room: the same may well work later.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(
+            Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::NOSPC | Errno::DQUOT
+        )
+    )
+}
+
 /// Starts the process of a job in a process group of its own: nothing but what the job says is handed to it.
 ///
 /// # Errors
 ///
-/// What was tried and what the system said, as it goes into the record.
-pub(super) fn start(job: &Job) -> Result<Started, String> {
-    let name = job
-        .argv
-        .first()
-        .ok_or("cannot start anything: the command is empty")?;
+/// It could not be started.
+pub(super) fn start(job: &Job) -> Result<Started, NotStarted> {
+    let name = job.argv.first().ok_or_else(|| {
+        NotStarted::for_good("cannot start anything: the command is empty".to_owned())
+    })?;
     let cwd: &Path = job.cwd.as_ref();
     let shown = name.0.to_string_lossy();
-    let program = find(job, name.as_ref())
-        .ok_or_else(|| format!("cannot start {shown}: it is not on the PATH"))?;
+    let program = find(job, name.as_ref()).ok_or_else(|| {
+        NotStarted::for_good(format!("cannot start {shown}: it is not on the PATH"))
+    })?;
     let stdin = match &job.stdin {
         None => Stdio::null(),
         Some(path) => {
@@ -45,8 +81,10 @@ pub(super) fn start(job: &Job) -> Result<Started, String> {
                 fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
                 Ok(File::from(file))
             });
-            file.map_err(|error| format!("cannot open its input {}: {error}", path.display()))?
-                .into()
+            file.map_err(|error| {
+                NotStarted::because(&format!("cannot open its input {}", path.display()), &error)
+            })?
+            .into()
         }
     };
     let pipe = || -> io::Result<(OwnedFd, OwnedFd, OwnedFd)> {
@@ -57,7 +95,7 @@ pub(super) fn start(job: &Job) -> Result<Started, String> {
         Ok((output, input, again))
     };
     let (output, stdout, stderr) =
-        pipe().map_err(|error| format!("cannot make a pipe for its output: {error}"))?;
+        pipe().map_err(|error| NotStarted::because("cannot make a pipe for its output", &error))?;
     let mut command = Command::new(program);
     command
         .arg0(name)
@@ -76,11 +114,14 @@ pub(super) fn start(job: &Job) -> Result<Started, String> {
             pid: Pid::from_child(&child),
             output,
         }),
-        Err(_) if !cwd.is_dir() => Err(format!(
+        Err(error) if !is_shortage(&error) && !cwd.is_dir() => Err(NotStarted::for_good(format!(
             "cannot start {shown} in {}: there is no such directory",
             cwd.display()
+        ))),
+        Err(error) => Err(NotStarted::because(
+            &format!("cannot start {shown}"),
+            &error,
         )),
-        Err(error) => Err(format!("cannot start {shown}: {error}")),
     }
 }
 

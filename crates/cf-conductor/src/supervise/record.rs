@@ -142,6 +142,9 @@ pub enum Record {
         at_ms: i64,
         /// What was tried and what the system said; cut to fit.
         error: String,
+        /// Whether the system was short of something at that moment, which is not the task's doing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        passing: bool,
     },
 }
 
@@ -367,6 +370,7 @@ mod tests {
             stage: Stage::Agent,
             at_ms: 0,
             error: "\u{1}ä".repeat(1000),
+            passing: true,
         };
         let Record::SpawnFailed { error, .. } = Record::from_bytes(&record.to_bytes()).unwrap()
         else {

@@ -28,6 +28,8 @@ crate::tests![
     a_supervisor_without_its_file_is_not_taken_for_dead,
     a_lock_is_held_exactly_as_long_as_its_supervisor_lives,
     a_supervisor_that_cannot_be_started_is_an_error,
+    a_supervisor_that_dies_before_its_hello_says_how,
+    an_adopted_supervisor_that_was_stopped_stops_what_it_runs,
 ];
 
 /// The argument that makes this program a conductor: of one job (JSON), in a directory; it tells the identity and
@@ -356,5 +358,55 @@ fn a_supervisor_that_cannot_be_started_is_an_error() {
             );
             assert_eq!(crate::lab::zombies(), 0);
         }
+    });
+}
+
+fn a_supervisor_that_dies_before_its_hello_says_how() {
+    use std::os::unix::fs::PermissionsExt;
+    on_one_thread(async {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        let script = format!(
+            "#!/bin/sh\n[ -e {0}/once ] || {{ >{0}/once; exit 7; }}\nkill -KILL $$\n",
+            dir.path().display(),
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let mut lab = Lab::new(|options| options.exe = program);
+        for says in ["exit status: 7", "signal: 9"] {
+            let refused = lab.executor.acquire().await;
+            let Err(ExecutorError::Start { source, .. }) = refused else {
+                panic!("{refused:?}")
+            };
+            assert!(source.to_string().contains(says), "{source}");
+            assert_eq!(crate::lab::zombies(), 0);
+            assert!(lab.executor.own_children().is_empty());
+        }
+    });
+    with_lab(async |mut lab| {
+        lab.executor.warm(1).unwrap();
+        let pid = lab.executor.own_children()[0];
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::KILL)
+            .unwrap();
+        // It may have said hello before.
+        if lab.executor.acquire().await.is_err() {
+            assert_eq!(crate::lab::zombies(), 0);
+        }
+        let job = lab.job("exit 0");
+        assert_eq!(ended(lab.run(&job).await).ending, Some(Ending::Code(0)));
+    });
+}
+
+fn an_adopted_supervisor_that_was_stopped_stops_what_it_runs() {
+    with_lab(async |mut lab| {
+        let job = lab.job("kill -STOP $PPID; touch f; sleep TOKEN");
+        let identity = orphaned(&lab, &job).await;
+        lab.executor
+            .adopt(&identity, job.attempt, job.stage)
+            .unwrap();
+        lab.executor.kill(identity.supervisor).unwrap();
+        let end = ended(lab.note().await);
+        assert_eq!((end.how, end.clean), (How::Killed, true));
+        assert_eq!(lab.sleepers(), 0);
     });
 }

@@ -17,6 +17,9 @@ crate::tests![
     a_process_starts_in_its_directory_and_a_group_of_its_own,
     a_program_is_found_on_the_path_of_the_job,
     what_cannot_be_started_is_told_with_the_reason,
+    a_shortage_of_the_system_is_not_the_tasks,
+    nothing_that_the_caller_had_open_reaches_an_agent,
+    a_supervisor_hands_no_open_file_on,
     a_hundred_attempts_leave_no_zombie,
     both_stages_run_below_one_supervisor,
     a_supervisor_is_replaced_after_so_many_jobs,
@@ -29,6 +32,7 @@ crate::tests![
     a_job_of_half_a_megabyte_goes_through_the_gate,
     many_slots_run_at_once,
     idle_supervisors_end_when_they_are_retired,
+    retired_supervisors_leave_no_file,
     a_dead_idle_supervisor_takes_no_job,
     a_conductor_that_cannot_be_looked_into_still_starts_supervisors,
     a_cancelled_wait_loses_nothing,
@@ -181,13 +185,85 @@ fn what_cannot_be_started_is_told_with_the_reason() {
         for (mut job, says) in cases {
             job.attempt.0 = uuid::Uuid::new_v4();
             match lab.run(&job).await.fate {
-                Fate::SpawnFailed { error } => assert!(error.contains(says), "{error}"),
+                Fate::SpawnFailed { error, passing } => {
+                    assert!(error.contains(says) && !passing, "{error}");
+                }
                 other => panic!("{says}: {other:?}"),
             }
         }
         // The supervisor is still good.
         assert_eq!(ended(lab.run(&good).await).ending, Some(Ending::Code(0)));
         assert_eq!(lab.executor.own_children().len(), 1);
+    });
+}
+
+fn a_shortage_of_the_system_is_not_the_tasks() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    with_lab(async |mut lab| {
+        let identity = lab.executor.acquire().await.unwrap();
+        let of = Pid::from_raw(identity.pid);
+        // Its limits are those of this process.
+        let usual = getrlimit(Resource::Nofile);
+        let few = Rlimit {
+            current: Some(4),
+            ..usual
+        };
+        prlimit(of, Resource::Nofile, few).unwrap();
+        let mut job = lab.job("exit 0");
+        lab.executor.submit(identity.supervisor, &job).unwrap();
+        let Fate::SpawnFailed { error, passing } = lab.note().await.fate else {
+            panic!("it was started")
+        };
+        assert!(passing && error.contains("Too many open files"), "{error}");
+        assert!(matches!(
+            lab.records(&identity)[..],
+            [
+                Record::Started { .. },
+                Record::SpawnFailed { passing: true, .. }
+            ]
+        ));
+        prlimit(of, Resource::Nofile, usual).unwrap();
+        job.attempt.0 = uuid::Uuid::new_v4();
+        lab.executor.submit(identity.supervisor, &job).unwrap();
+        assert_eq!(ended(lab.note().await).ending, Some(Ending::Code(0)));
+    });
+}
+
+/// A file that every program started from here gets, as if the caller of this one had left it open.
+fn inherited(lab: &Lab) -> std::fs::File {
+    let file = std::fs::File::create(lab.path("secret")).unwrap();
+    rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).unwrap();
+    file
+}
+
+fn nothing_that_the_caller_had_open_reaches_an_agent() {
+    with_lab(async |mut lab| {
+        let secret = inherited(&lab);
+        cf_conductor::process::close_on_exec_all();
+        assert_eq!(
+            rustix::io::fcntl_getfd(&secret).unwrap(),
+            rustix::io::FdFlags::CLOEXEC
+        );
+        let job = lab.job("ls -l /proc/$PPID/fd /proc/$$/fd");
+        lab.run(&job).await;
+        let said = String::from_utf8(kept(&job).head).unwrap();
+        assert!(
+            said.contains(" 0 -> ") && !said.contains("secret"),
+            "{said}"
+        );
+    });
+}
+
+fn a_supervisor_hands_no_open_file_on() {
+    with_lab(async |mut lab| {
+        let _secret = inherited(&lab);
+        let job = lab.job("ls -l /proc/$$/fd");
+        lab.run(&job).await;
+        let said = String::from_utf8(kept(&job).head).unwrap();
+        assert!(
+            said.contains(" 0 -> ") && !said.contains("secret"),
+            "{said}"
+        );
     });
 }
 
@@ -368,6 +444,30 @@ fn idle_supervisors_end_when_they_are_retired() {
         // What runs is left alone, and still tells.
         assert_eq!(lab.executor.own_children().len(), 1);
         assert_eq!(ended(lab.note().await).ending, Some(Ending::Code(9)));
+    });
+}
+
+fn retired_supervisors_leave_no_file() {
+    with_lab(async |mut lab| {
+        let files = |lab: &Lab| {
+            let entries = std::fs::read_dir(lab.dir.path()).unwrap().flatten();
+            entries
+                .filter(|entry| entry.path().extension().is_some_and(|ext| ext == "sup"))
+                .count()
+        };
+        // One that is idle, one that was acquired, one that has not said hello, and one whose report is not stored.
+        let job = lab.job("exit 0");
+        let reported = lab.start(&job).await;
+        lab.note().await;
+        let idle = lab.executor.acquire().await.unwrap();
+        lab.executor.acquire().await.unwrap();
+        lab.executor.release(idle.supervisor);
+        lab.executor.warm(2).unwrap();
+        lab.executor.retire_all().await;
+        assert!(lab.executor.own_children().is_empty());
+        assert_eq!((zombies(), files(&lab)), (0, 1));
+        lab.executor.release(reported.supervisor);
+        assert_eq!(files(&lab), 0);
     });
 }
 

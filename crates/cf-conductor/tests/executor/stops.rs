@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use cf_conductor::executor::{Executor, Note};
+use cf_conductor::executor::{Executor, Fate, Note};
 use cf_conductor::process;
 use cf_conductor::supervise::How;
 use cf_core::{AttemptEnd, Ending};
 
-use crate::lab::{Lab, ended, kept, until, with_argument, with_lab};
+use crate::lab::{Lab, ended, kept, on_one_thread, until, with_argument, with_lab, zombies};
 
 crate::tests![
     a_loop_in_the_background_is_gone_too,
@@ -23,6 +23,12 @@ crate::tests![
     a_stop_for_an_earlier_attempt_does_not_hit_the_next,
     a_stop_cuts_the_tidying_short,
     a_supervisor_is_used_again_after_a_stop,
+    a_supervisor_that_was_stopped_is_woken_for_a_stop,
+    a_supervisor_that_is_stopped_again_and_again_is_killed,
+    an_idle_supervisor_that_was_stopped_still_takes_jobs,
+    a_stopped_supervisor_takes_a_job_of_megabytes,
+    stopped_supervisors_end_when_they_are_retired,
+    a_supervisor_that_was_stopped_before_its_hello_is_woken,
 ];
 
 async fn stop_after(lab: &mut Lab, script: &str, ready: &str, grace: Duration) -> Note {
@@ -255,5 +261,97 @@ fn a_supervisor_is_used_again_after_a_stop() {
         }
         assert_eq!(lab.executor.own_children().len(), 1);
         assert!(with_argument(&lab.token).is_empty());
+    });
+}
+
+fn a_supervisor_that_was_stopped_is_woken_for_a_stop() {
+    with_lab(async |mut lab| {
+        let begun = Instant::now();
+        for grace in [Duration::ZERO, Duration::from_millis(100)] {
+            let script = "kill -STOP $PPID; touch f; exec sleep TOKEN";
+            let note = stop_after(&mut lab, script, "f", grace).await;
+            assert!(ended(note).clean);
+            std::fs::remove_file(lab.path("f")).unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert_eq!(lab.sleepers(), 0);
+    });
+}
+
+fn a_supervisor_that_is_stopped_again_and_again_is_killed() {
+    on_one_thread(async {
+        let mut lab = Lab::new(|options| options.stop_bound = Duration::from_millis(200));
+        let script = "again() { trap '' TERM; while :; do kill -STOP $1; done; }; again $PPID & again $PPID & again $PPID & touch f; sleep TOKEN";
+        let job = lab.job(script);
+        let identity = lab.start(&job).await;
+        lab.until_file("f").await;
+        lab.executor
+            .stop(identity.supervisor, Duration::from_millis(100))
+            .unwrap();
+        let note = lab.note().await;
+        match note.fate {
+            Fate::Lost(swept) => assert!(swept.survivors.is_empty()),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!((lab.sleepers(), zombies()), (0, 0));
+        lab.executor.release(identity.supervisor);
+        let next = lab.job("exit 0");
+        assert_eq!(ended(lab.run(&next).await).ending, Some(Ending::Code(0)));
+    });
+}
+
+/// Stops a process for good, from outside.
+async fn halt(pid: i32) {
+    let stopped = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(stopped, rustix::process::Signal::STOP).unwrap();
+    until(|| process::stat(pid).unwrap().state == b'T').await;
+}
+
+fn an_idle_supervisor_that_was_stopped_still_takes_jobs() {
+    with_lab(async |mut lab| {
+        let identity = lab.executor.acquire().await.unwrap();
+        lab.executor.release(identity.supervisor);
+        halt(identity.pid).await;
+        let job = lab.job("exit 3");
+        assert_eq!(ended(lab.run(&job).await).ending, Some(Ending::Code(3)));
+        assert_eq!(lab.executor.own_children(), [identity.pid]);
+    });
+}
+
+fn a_stopped_supervisor_takes_a_job_of_megabytes() {
+    with_lab(async |mut lab| {
+        let mut job = lab.job("exit 5");
+        for n in 0..12 {
+            job.env
+                .push((format!("LARGE{n}").into(), "x".repeat(100_000).into()));
+        }
+        let identity = lab.executor.acquire().await.unwrap();
+        halt(identity.pid).await;
+        lab.executor.submit(identity.supervisor, &job).unwrap();
+        assert_eq!(ended(lab.note().await).ending, Some(Ending::Code(5)));
+    });
+}
+
+fn stopped_supervisors_end_when_they_are_retired() {
+    with_lab(async |mut lab| {
+        let begun = Instant::now();
+        let acquired = lab.executor.acquire().await.unwrap();
+        let idle = lab.executor.acquire().await.unwrap();
+        lab.executor.release(idle.supervisor);
+        halt(acquired.pid).await;
+        halt(idle.pid).await;
+        lab.executor.retire_all().await;
+        assert!(begun.elapsed() < Duration::from_secs(4));
+        assert!(lab.executor.own_children().is_empty());
+        assert_eq!(zombies(), 0);
+    });
+}
+
+fn a_supervisor_that_was_stopped_before_its_hello_is_woken() {
+    with_lab(async |mut lab| {
+        lab.executor.warm(1).unwrap();
+        let pid = lab.executor.own_children()[0];
+        halt(pid).await;
+        assert_eq!(lab.executor.acquire().await.unwrap().pid, pid);
     });
 }

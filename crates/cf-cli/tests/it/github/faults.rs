@@ -12,7 +12,7 @@ use crate::{sleeper, waiter};
 fn fault(name: &str) -> Fault {
     let limit =
         |headers: &[&str]| Fault::status(403, "API rate limit exceeded for user ID 1.", headers);
-    let soon = cf_testkit_soon();
+    let soon = in_two_seconds();
     match name {
         "500" => Fault::status(500, "oops", &[]),
         "502 html" => Fault::Reply(
@@ -46,7 +46,7 @@ fn fault(name: &str) -> Fault {
 }
 
 /// In two seconds, in seconds since 1970.
-fn cf_testkit_soon() -> u64 {
+fn in_two_seconds() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .expect("it is later than 1970")
@@ -111,7 +111,7 @@ fn a_reset_half_an_hour_away_delays_nothing_local() {
         remaining: 0,
         resets_in: 1800,
     });
-    let reset = cf_testkit_soon() + 1800;
+    let reset = in_two_seconds() + 1800;
     let limited = Fault::status(
         403,
         "API rate limit exceeded for user ID 1.",

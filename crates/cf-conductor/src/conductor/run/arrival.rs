@@ -1,6 +1,9 @@
 //! The transaction of a look that arrived: answers, comments, links that moved, closings that were overruled, and what
 //! a person should hear. It may be run again when the store refused; it decides nothing about a task.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, HashSet};
 
 use cf_core::{Actor, BatchId, BlockerStatus, EventType, TaskId, Timestamp};

@@ -16,6 +16,9 @@ use super::{Conductor, ConductorError};
 use crate::source::github::observe;
 use crate::store::Durability;
 
+/// How long to wait when the store refuses.
+const REFUSED: Duration = Duration::from_secs(1);
+
 /// How long to wait while another process of the workspace looks at the same host; its answers are shared then.
 const SHARED: Duration = Duration::from_millis(150);
 
@@ -78,15 +81,17 @@ impl Conductor<'_> {
 
     /// Begins the looks that are due: at everything by the interval, and at what tasks that are about to start are
     /// linked to.
-    pub(super) fn follow(&mut self) -> Result<(), ConductorError> {
+    ///
+    /// What refuses here is tried again: a source never fails a batch.
+    pub(super) fn follow(&mut self) {
         let Some(follower) = &mut self.follower else {
-            return Ok(());
+            return;
         };
         follower.source.taking_in(None);
         let now = Instant::now();
         follower.cooling.retain(|(until, _)| *until > now);
         if self.only_pass {
-            return Ok(());
+            return;
         }
         self.core.give_up_waiting();
         self.core.relook.extend(follower.source.take_settled());
@@ -98,7 +103,7 @@ impl Conductor<'_> {
             }
         }
         if follower.retry_at.is_some_and(|at| at > clock) {
-            return Ok(());
+            return;
         }
         let hosts: Vec<String> = follower
             .hosts
@@ -110,21 +115,33 @@ impl Conductor<'_> {
             })
             .cloned()
             .collect();
+        follower.retry_at = None;
         if hosts.is_empty() {
-            return Ok(());
+            return;
         }
         let source = follower.source.clone();
-        self.store.read(|reader| source.load(reader))?;
-        follower.retry_at = None;
+        if let Err(error) = self.store.read(|reader| source.load(reader)) {
+            tracing::warn!(error = crate::chain(&error), "cannot read cached answers");
+            follower.retry_at = Some(clock + REFUSED);
+            return;
+        }
         for host in hosts {
             let starts: Vec<TaskId> = wanted
                 .iter()
                 .copied()
                 .filter(|task| follower.leads_to(*task, &host))
                 .collect();
-            let Some(lock) = self.setup.workspace.lock_host(&host)? else {
-                follower.retry_at = Some(clock + SHARED);
-                continue;
+            let lock = match self.setup.workspace.lock_host(&host) {
+                Ok(Some(lock)) => Some(lock),
+                Ok(None) => {
+                    follower.retry_at = Some(clock + SHARED);
+                    continue;
+                }
+                Err(error) => {
+                    // Without it two processes may ask at the same time, which is no harm to speak of.
+                    tracing::warn!(error = crate::chain(&error), "cannot lock a host");
+                    None
+                }
             };
             for task in &starts {
                 self.core.look_is_under_way(*task, true);
@@ -157,7 +174,6 @@ impl Conductor<'_> {
                 lock,
             });
         }
-        Ok(())
     }
 
     /// Stores what arrived, and has the tasks looked at that it concerns. Called again with the same arrival when the

@@ -61,7 +61,8 @@ pub(super) struct Look {
     /// The tasks that wait for it.
     pub(super) starts: Vec<TaskId>,
     pub(super) asked_at: Timestamp,
-    pub(super) lock: File,
+    /// Held while the host is asked.
+    pub(super) lock: Option<File>,
 }
 
 /// A look whose answers are there.
@@ -185,7 +186,9 @@ pub(super) async fn next_arrival(follower: &mut Option<Follower>) -> Arrival {
     })
     .await;
     let look = follower.looks.swap_remove(at);
-    follower.cooling.push((Instant::now() + FLOOR, look.lock));
+    if let Some(lock) = look.lock {
+        follower.cooling.push((Instant::now() + FLOOR, lock));
+    }
     Arrival {
         host: look.host,
         answers: look.rows.into_iter().zip(answers).collect(),

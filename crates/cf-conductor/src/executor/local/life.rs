@@ -1,7 +1,7 @@
 //! What happens to the supervisors of a local executor, from their start to the removal of their files.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cf_core::{AttemptId, SupervisorId};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -12,10 +12,8 @@ use super::LocalExecutor;
 use crate::executor::fate::{Written, after_sweep, written};
 use crate::executor::slot::{self, Slot, State, Who};
 use crate::executor::{Adopted, ExecutorError, Fate, Note};
-use crate::process::{
-    Identity, Lost, SessionTrust, Stat, Swept, adopted, end_for_certain, signal, sweep,
-};
-use crate::supervise::{Ended, Record};
+use crate::process::{Identity, Lost, Process, SessionTrust, Swept, end_for_certain, sweep};
+use crate::supervise::{Ended, Record, Stage};
 
 /// What a task has waited for.
 pub(super) enum Happened {
@@ -27,6 +25,8 @@ pub(super) enum Happened {
     Swept(SupervisorId, Option<Box<Ended>>, Swept),
     /// The grace of a stop is over.
     GraceOver(SupervisorId),
+    /// What was to be stopped should have ended by now.
+    StopOverdue(SupervisorId, Stage, AttemptId),
 }
 
 impl LocalExecutor {
@@ -66,6 +66,30 @@ impl LocalExecutor {
         });
     }
 
+    /// Has a supervisor killed that does not come to the end of what it is to stop: somebody may keep it from that.
+    pub(super) fn watch_stop(
+        &mut self,
+        id: SupervisorId,
+        (attempt, stage): (AttemptId, Stage),
+        grace: Duration,
+    ) {
+        let patience = grace.saturating_add(self.options.stop_bound);
+        let (Some(slot), Some(at)) = (
+            self.slots.get_mut(&id),
+            Instant::now().checked_add(patience),
+        ) else {
+            return;
+        };
+        if slot.overdue_at.is_some_and(|earlier| earlier <= at) {
+            return;
+        }
+        slot.overdue_at = Some(at);
+        self.tasks.spawn(async move {
+            tokio::time::sleep_until(at.into()).await;
+            Happened::StopOverdue(id, stage, attempt)
+        });
+    }
+
     /// Takes in what a task has waited for.
     pub(super) fn take(&mut self, happened: Happened) -> Option<Note> {
         match happened {
@@ -76,19 +100,28 @@ impl LocalExecutor {
             Happened::Said(id, _, None) => self.died(id),
             Happened::Ended(id) => self.ended(id),
             Happened::Swept(id, first, swept) => {
-                self.sweeps -= 1;
+                self.sweeping.remove(&id);
                 self.bury(id);
                 self.report(id, after_sweep(first, swept))
             }
             Happened::GraceOver(id) => {
-                if let Some(Slot {
-                    who: Who::Adopted(identity),
-                    state: State::Busy { .. },
-                    ..
-                }) = self.slots.get(&id)
-                    && let Err(error) = signal(identity, Signal::INT)
+                if let Some(slot) = self.slots.get(&id)
+                    && matches!(slot.state, State::Busy { .. })
+                    && let Err(error) = slot.signal(Signal::INT)
                 {
-                    tracing::warn!(supervisor = %id, %error, "cannot signal an adopted supervisor");
+                    tracing::warn!(supervisor = %id, %error, "cannot signal a supervisor");
+                }
+                None
+            }
+            Happened::StopOverdue(id, stage, attempt) => {
+                if let Some(slot) = self.slots.get(&id)
+                    && matches!(slot.state, State::Busy { attempt: a, stage: s } if (a, s) == (attempt, stage))
+                {
+                    // Its death brings the note; what it wrote down before still counts.
+                    tracing::warn!(supervisor = %id, "a supervisor did not stop what it runs, and is killed");
+                    if let Err(error) = slot.signal(Signal::KILL) {
+                        tracing::warn!(supervisor = %id, %error, "cannot kill a supervisor");
+                    }
                 }
                 None
             }
@@ -111,7 +144,7 @@ impl LocalExecutor {
                 }
                 Fate::Ended(ended)
             }
-            Record::SpawnFailed { error, .. } => Fate::SpawnFailed { error },
+            Record::SpawnFailed { error, passing, .. } => Fate::SpawnFailed { error, passing },
             Record::Hello(_) | Record::Started { .. } => return None,
         };
         self.report(id, fate)
@@ -130,13 +163,11 @@ impl LocalExecutor {
         None
     }
 
-    /// A supervisor has ended: an own one that is to be reaped, or an adopted one that is to be asked about.
+    /// A supervisor has ended: one that is to be reaped, or one whose file has to be asked first.
     pub(super) fn ended(&mut self, id: SupervisorId) -> Option<Note> {
         let slot = self.slots.get(&id)?;
-        if matches!(
-            (&slot.who, &slot.state),
-            (Who::Adopted(_), State::Busy { .. })
-        ) {
+        // An own one is busy here when it was adopted after its death was noticed.
+        if matches!(slot.state, State::Busy { .. }) {
             return self.settle(id, SessionTrust::Certain);
         }
         self.bury(id);
@@ -184,20 +215,20 @@ impl LocalExecutor {
         let Some(slot) = self.slots.get(&id) else {
             return;
         };
-        let supervisor = match &slot.who {
-            Who::Adopted(identity) => Some(identity.clone()),
-            Who::Own { identity, .. } => identity.clone(),
-            Who::Dead => None,
-        };
-        let supervisor = supervisor.filter(Identity::is_local);
+        let supervisor = slot.identity().cloned().filter(Identity::is_local);
+        let mut roots: Vec<Process> = self.roots(id, attempt);
+        roots.extend(first.iter().flat_map(|first| first.survivors.clone()));
         let lost = Lost {
             attempt,
             session: supervisor.as_ref().map_or(-1, |identity| identity.pid),
             trust,
-            roots: self.orphans().iter().map(Stat::process).collect(),
+            not_before: supervisor
+                .as_ref()
+                .map_or(0, |identity| identity.start_ticks),
+            roots,
         };
         let grace = self.options.lost_grace;
-        self.sweeps += 1;
+        self.sweeping.insert(id);
         self.tasks.spawn_blocking(move || {
             // While it lives it alone may touch what is below it.
             if let Some(supervisor) = supervisor {
@@ -205,16 +236,6 @@ impl LocalExecutor {
             }
             Happened::Swept(id, first, sweep(&lost, grace))
         });
-    }
-
-    /// Orphans at this process that can only come from a supervisor that was killed: all but the tolerated ones.
-    pub(super) fn orphans(&self) -> Vec<Stat> {
-        if !self.options.subreaper {
-            return Vec::new();
-        }
-        let mut orphans = adopted(&self.own_children());
-        orphans.retain(|orphan| !self.tolerated.contains(&orphan.process()));
-        orphans
     }
 
     /// Waits for an own supervisor that has ended, which takes no time, and forgets it if it was released.
@@ -229,16 +250,14 @@ impl LocalExecutor {
                 let _ = child.wait();
             }
         }
+        // What it left comes here with its end.
+        if slot.leaves_unlisted && slot.own_pid().is_some() {
+            self.tolerated.unlisted_came();
+        }
         slot.who = Who::Dead;
         slot.retired = true;
-        self.reap();
         // A supervisor that retires hands over what it deliberately left alone.
-        if self.options.subreaper && self.sweeps == 0 {
-            self.tolerated = adopted(&self.own_children())
-                .iter()
-                .map(Stat::process)
-                .collect();
-        }
+        self.reap();
         self.forget_released(id);
     }
 
@@ -264,6 +283,11 @@ impl LocalExecutor {
             return None;
         };
         slot.state = State::Reported;
+        slot.overdue_at = None;
+        if let Fate::Ended(ended) = &fate {
+            self.tolerated.add_listed(&ended.survivors);
+            slot.leaves_unlisted = ended.unlisted > 0;
+        }
         if matches!(slot.who, Who::Adopted(_)) {
             slot.who = Who::Dead;
         }
