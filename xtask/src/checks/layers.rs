@@ -63,6 +63,7 @@ const LAYERS: &[Layer] = &[
         name: "cf-conductor",
         may_know: &["cf-core", "cf-github", "cf-reconcile"],
         may_use: &[
+            "close_fds",
             "refinery",
             "rusqlite",
             "rustix",

@@ -51,8 +51,8 @@ impl Core {
         }
     }
 
-    /// The tasks for which a look is to be asked now: those whose turn is next, unless enough others that may start come
-    /// before them. From now on they wait, but not for ever.
+    /// The tasks for which a look is to be asked now: those whose turn is next, unless enough others that may start
+    /// come before them. From now on they wait, but not for ever.
     pub(super) fn looks_wanted(&mut self) -> Vec<TaskId> {
         let Some(first) = self.awaiting.first() else {
             return Vec::new();

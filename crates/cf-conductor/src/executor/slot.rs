@@ -119,8 +119,8 @@ impl Slot {
         }
     }
 
-    /// Waits for its first word, for `patience` at most, and looks after `first_look` whether it must be woken for that.
-    /// Cancelling loses nothing.
+    /// Waits for its first word, for `patience` at most, and looks after `first_look` whether it must be woken for
+    /// that. Cancelling loses nothing.
     pub(super) async fn hello(
         &mut self,
         first_look: Duration,

@@ -170,7 +170,8 @@ fn find(lost: &Lost, met: &HashSet<(i32, u64)>) -> Vec<Stat> {
         .collect()
 }
 
-/// The attempt that a process was started for, as its environment says. Another user's cannot be read, and says nothing.
+/// The attempt that a process was started for, as its environment says. Another user's cannot be read, and says
+/// nothing.
 pub(crate) fn mark_of(pid: i32) -> Option<String> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mark = environ

@@ -9,7 +9,7 @@ use rusqlite::{Row, RowIndex};
 /// Reads a column that holds a word or an id.
 ///
 /// Columns are named everywhere but on paths that read thousands of rows, where looking the name up is what costs.
-pub(crate) fn parsed<T>(row: &Row<'_>, column: impl RowIndex + Copy) -> rusqlite::Result<T>
+pub(crate) fn parsed<T>(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<T>
 where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -23,10 +23,7 @@ where
 }
 
 /// The same for a column that may be null.
-pub(crate) fn parsed_opt<T>(
-    row: &Row<'_>,
-    column: impl RowIndex + Copy,
-) -> rusqlite::Result<Option<T>>
+pub(crate) fn parsed_opt<T>(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<Option<T>>
 where
     T: std::str::FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,

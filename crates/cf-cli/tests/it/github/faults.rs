@@ -267,3 +267,21 @@ fn other_commands_never_ask_the_network() {
     }
     assert_eq!(github.received().len(), 0);
 }
+
+#[test]
+fn a_task_that_waits_for_a_look_goes_before_those_that_come_after_it() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    github.fault("/graphql", Fault::Late(Duration::from_millis(300)), 100);
+    let ws = following(&github);
+    ws.add("a", "echo a >> order");
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    let others = ["b", "c", "d", "e", "f", "g"];
+    for key in others {
+        ws.add(key, &format!("sleep 0.4; echo {key} >> order"));
+    }
+    ws.run(["a", "b", "c", "d", "e", "f", "g"]).ok();
+    let order = ws.read("order");
+    let place = order.lines().position(|line| line == "a");
+    assert!(place <= Some(3), "{order}");
+}
