@@ -558,6 +558,18 @@ impl Workspace {
             .unwrap_or_else(|error| panic!("{statements}: {error}"));
     }
 
+    /// Takes the database's write lock, as a process does that writes for a long time.
+    #[track_caller]
+    pub fn lock_database(&self) -> DatabaseLock {
+        let connection = rusqlite::Connection::open(self.root.join(".cf/state.db"))
+            .expect("the workspace has a database");
+        connection
+            .busy_timeout(Duration::from_secs(10))
+            .and_then(|()| connection.execute_batch("BEGIN IMMEDIATE"))
+            .expect("nobody holds the lock for ten seconds");
+        DatabaseLock(connection)
+    }
+
     /// The newest events and the living processes, for a failing test's message.
     pub fn describe(&self) -> String {
         let output = Command::new(&self.binary)
@@ -616,4 +628,15 @@ fn batch_args(verb: &str, args: impl IntoIterator<Item = impl AsRef<str>>) -> Ve
     let mut all = vec!["work".to_owned(), "batch".to_owned(), verb.to_owned()];
     all.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
     all
+}
+
+/// The database's write lock, held until it is dropped.
+#[derive(Debug)]
+pub struct DatabaseLock(rusqlite::Connection);
+
+impl Drop for DatabaseLock {
+    fn drop(&mut self) {
+        // A connection that closes rolls back too; this only says so.
+        let _ = self.0.execute_batch("ROLLBACK");
+    }
 }

@@ -6,28 +6,6 @@ use cf_testkit::{Signal, process};
 
 use crate::{sleeper, until, waiter, workspace};
 
-/// A line of shell that holds the database's write lock from `locked` on until the file `unlock` exists.
-fn holder() -> String {
-    "import os, sqlite3, time\n\
-     db = sqlite3.connect('.cf/state.db', isolation_level=None)\n\
-     db.execute('BEGIN IMMEDIATE')\n\
-     open('locked', 'w').close()\n\
-     while not os.path.exists('unlock'): time.sleep(0.02)\n\
-     db.execute('ROLLBACK')\n"
-        .to_owned()
-}
-
-/// Locks the database of a workspace for writing, until `unlock` is touched.
-fn lock(ws: &cf_testkit::Workspace) -> std::process::Child {
-    let child = std::process::Command::new("python3")
-        .args(["-c", &holder()])
-        .current_dir(ws.root())
-        .spawn()
-        .expect("python3 is installed");
-    ws.wait_until("the database is locked", || ws.exists("locked"));
-    child
-}
-
 #[test]
 fn a_success_that_did_not_come_to_its_verification_is_no_success() {
     let ws = workspace();
@@ -67,11 +45,10 @@ fn the_first_signal_stops_the_agents_also_while_the_database_is_locked() {
     ws.add("a", &sleeper("a"));
     let batch = ws.start(["a"]);
     let pid = ws.wait_for_pid("a.pid");
-    let mut locker = lock(&ws);
+    let lock = ws.lock_database();
     batch.signal(Signal::INT);
     ws.wait_until("the agent is gone", || !process::alive(pid));
-    ws.touch("unlock");
-    locker.wait().expect("it ends");
+    drop(lock);
     batch.wait().code(130);
     assert_eq!(ws.status("a"), "READY");
     assert_eq!(ws.batch_status(), "CANCELLED");
@@ -84,12 +61,11 @@ fn a_locked_database_is_said_once_and_settles_when_it_is_free() {
     ws.add("b", "touch b.ran");
     let mut batch = ws.start(["a", "b"]);
     ws.wait_for_pid("a.pid");
-    let mut locker = lock(&ws);
+    let lock = ws.lock_database();
     ws.touch("a.go");
     batch.wait_for_text("store");
     std::thread::sleep(Duration::from_millis(1_500));
-    ws.touch("unlock");
-    locker.wait().expect("it ends");
+    drop(lock);
     let output = batch.wait().ok();
     assert_eq!(
         ws.lines("a.pid"),
