@@ -192,8 +192,9 @@ pub(crate) struct EventsArgs {
     #[arg(
         long,
         value_name = "SEQ",
-        default_value_t = 0,
-        hide_default_value = true
+        default_value = "0",
+        hide_default_value = true,
+        value_parser = values::sequence
     )]
     pub(crate) after: u64,
 }

@@ -21,6 +21,7 @@ use cf_conductor::store::{Reader, Store, StoreError};
 use cf_core::{Actor, TaskId, TaskLabel, TaskRef};
 
 use crate::args::github::PrCommand;
+use crate::args::tasks::TasksCommand;
 use crate::args::work::{BatchCommand, WorkCommand};
 use crate::args::{Cli, Command};
 use crate::console::Console;
@@ -39,6 +40,9 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
     let Some(command) = cli.command else {
         return status::or_how_to_start(console);
     };
+    if console.json {
+        refuse_json(&command)?;
+    }
     match command {
         Command::Init(args) => init::run(&args, console),
         Command::Status => status::run(console),
@@ -67,6 +71,20 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
         Command::Config(command) => config::run(&command, console),
         Command::Completions(args) => completions::run(&args),
     }
+}
+
+/// Refuses `--json` where what is printed is a text of its own: a plan, a log, a script.
+fn refuse_json(command: &Command) -> Result<(), CliError> {
+    let (words, what) = match command {
+        Command::Tasks(TasksCommand::Export(_)) => ("tasks export", "a plan file"),
+        Command::Work(WorkCommand::Logs(_)) | Command::Logs(_) => ("work logs", "a log"),
+        Command::Completions(_) => ("completions", "a script"),
+        _ => return Ok(()),
+    };
+    Err(CliError::usage(
+        format!("`cf {words}` has no JSON: it prints {what}"),
+        "leave out --json",
+    ))
 }
 
 /// The task that a person or an agent names; `self` is the task of the agent that calls.

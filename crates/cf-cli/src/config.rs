@@ -87,6 +87,28 @@ impl Places {
         Ok(layer)
     }
 
+    /// Puts together what can be used, and says what cannot: a place that is wrong says nothing at all. For showing.
+    pub(crate) fn resolve_what_is_right(&self) -> (Layer, Vec<ConfigError>) {
+        let mut wrong = Vec::new();
+        let mut right = |read: Result<Layer, ConfigError>| {
+            read.unwrap_or_else(|error| {
+                wrong.push(error);
+                Layer::default()
+            })
+        };
+        let mut layer = right(self.environment())
+            .over(right(read_file(
+                self.workspace.as_deref(),
+                Owner::Workspace,
+            )))
+            .over(right(read_file(self.user.as_deref(), Owner::User)))
+            .over(Layer::defaults());
+        imply(&mut layer);
+        wrong.extend(contradictions(&layer).err());
+        wrong.extend(layer.engines().err().map(ConfigError::from));
+        (layer, wrong)
+    }
+
     fn environment(&self) -> Result<Layer, ConfigError> {
         let mut layer = Layer::default();
         let mut set = |key: &Key, name: &str, value: &OsString| {

@@ -167,10 +167,17 @@ impl Console {
         out.flush()
     }
 
-    /// A line on standard error that does not belong to the result; nothing with `--quiet`.
+    /// A line on standard error that does not belong to the result; nothing with `--quiet`, an object with
+    /// `--json`.
     pub(crate) fn warn(&self, line: fmt::Arguments<'_>) {
-        if !self.quiet {
-            // Nobody is left to be told when standard error is closed.
+        if self.quiet {
+            return;
+        }
+        // Nobody is left to be told when standard error is closed.
+        if self.json {
+            let shape = serde_json::json!({ "warning": { "message": line.to_string() } });
+            let _ = writeln!(err(), "{shape}");
+        } else {
             let _ = writeln!(err(), "{} {line}", self.paint_err(Look::Warn, "warning:"));
         }
     }

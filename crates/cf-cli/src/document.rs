@@ -272,10 +272,22 @@ pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let folded = word.to_lowercase().replace('-', "_");
     known
         .iter()
-        .map(|k| (strsim::jaro_winkler(&folded, k), *k))
-        .filter(|(likeness, _)| *likeness >= 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .filter_map(|k| Some((distance(&folded, &k.to_lowercase().replace('-', "_"))?, *k)))
+        .min_by_key(|(distance, _)| *distance)
         .map(|(_, k)| k)
+}
+
+/// How far apart two words are, unless they are too far apart for one to be meant by the other: more than two edits,
+/// and fewer than three letters in common at the beginning.
+fn distance(word: &str, known: &str) -> Option<usize> {
+    let edits = strsim::damerau_levenshtein(word, known);
+    let shorter = word.chars().count().min(known.chars().count());
+    let common = word
+        .chars()
+        .zip(known.chars())
+        .take_while(|(a, b)| a == b)
+        .count();
+    (common >= 3 || edits <= 2 && edits < shorter).then_some(edits)
 }
 
 /// A TOML type with its article: `a string`, `an integer`.
@@ -330,5 +342,10 @@ mod tests {
         assert_eq!(nearest("max-parallel", &known), Some("max_parallel"));
         assert_eq!(nearest("depend", &known), Some("depends_on"));
         assert_eq!(nearest("zzz", &known), None);
+        assert_eq!(nearest("x", &["a", "b"]), None);
+        assert_eq!(
+            nearest("claud", &["claude-code", "codex"]),
+            Some("claude-code")
+        );
     }
 }

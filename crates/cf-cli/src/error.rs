@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::config::ConfigError;
 use crate::console::{self, Console, Look};
-use crate::document::DocumentError;
+use crate::document::{DocumentError, nearest};
 use crate::render::text;
 
 /// `cf` itself failed, or refused because of what it found.
@@ -103,6 +103,21 @@ impl CliError {
         }
     }
 
+    /// A plan that the store refuses because of what is written in it; every other error stays what it is.
+    pub(crate) fn of_plan(error: StoreError) -> Self {
+        match error {
+            StoreError::Refused { what, hint } => Self::Usage {
+                message: what,
+                hint,
+            },
+            StoreError::Cycle(_) => Self::Usage {
+                message: error.to_string(),
+                hint: store_hint(&error),
+            },
+            other => Self::Store(other),
+        }
+    }
+
     /// What the process ends with.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
@@ -129,7 +144,7 @@ impl CliError {
             }
             Self::Usage { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Config(ConfigError::File(_) | ConfigError::Engine(_)) => {
-                Some("`cf config show` lists every setting".to_owned())
+                Some("correct it; `cf config show` lists every setting".to_owned())
             }
             Self::Config(ConfigError::Environment { .. }) => {
                 Some("unset the variable, or correct it".to_owned())
@@ -287,6 +302,15 @@ fn conductor_hint(error: &ConductorError) -> Option<String> {
     })
 }
 
+/// Those of the names that are near the one that was given, or continue it.
+fn near(given: &str, similar: &[String]) -> Vec<String> {
+    similar
+        .iter()
+        .filter(|name| nearest(given, &[name.as_str()]).is_some())
+        .cloned()
+        .collect()
+}
+
 fn store_hint(error: &StoreError) -> Option<String> {
     Some(match error {
         StoreError::Open { path, source } => {
@@ -325,7 +349,7 @@ fn store_hint(error: &StoreError) -> Option<String> {
                 return None;
             }
         }
-        StoreError::Unknown { what, similar, .. } => match (similar.as_slice(), *what) {
+        StoreError::Unknown { what, similar, given } => match (near(given, similar).as_slice(), *what) {
             ([], "task") => "`cf tasks list` shows them; an id needs its first 4 or more characters".to_owned(),
             ([], "batch") => "`cf work batch list` shows them; an id needs its first 4 or more characters".to_owned(),
             ([], "blocker") => "`cf blocker list` shows them; an id needs its first 4 or more characters".to_owned(),

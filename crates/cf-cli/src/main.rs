@@ -69,6 +69,9 @@ fn parse(words: &[OsString]) -> Result<Cli, u8> {
     } else {
         clap::ColorChoice::Auto
     };
+    if let Some(error) = detached_wait(words, color) {
+        return Err(error::report_usage(&error, json));
+    }
     let matches = Cli::command().color(color).try_get_matches_from(words);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
@@ -80,6 +83,23 @@ fn parse(words: &[OsString]) -> Result<Cli, u8> {
             _ => error::report_usage(&error, json),
         }),
     }
+}
+
+/// `--wait-for-blockers` may stand alone, so a duration behind it would be read as the name of a task.
+fn detached_wait(words: &[OsString], color: clap::ColorChoice) -> Option<clap::Error> {
+    let flag = "--wait-for-blockers";
+    let at = words
+        .iter()
+        .take_while(|word| *word != "--")
+        .position(|word| word == flag)?;
+    let next = words.get(at + 1)?.to_str()?;
+    let is_meant = cf_core::parse_duration(next).is_ok() || ["true", "false"].contains(&next);
+    is_meant.then(|| {
+        Cli::command().color(color).error(
+            ErrorKind::ValueValidation,
+            format!("the value of {flag} needs an equals sign: write {flag}={next}"),
+        )
+    })
 }
 
 /// With `-v` the conductor's own log goes to standard error: what it does, and with `-vv` every detail.

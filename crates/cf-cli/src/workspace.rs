@@ -1,6 +1,6 @@
 //! Finds and opens the workspace that a command is about.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cf_conductor::caller;
 use cf_conductor::store::Store;
@@ -30,6 +30,7 @@ pub(crate) fn current_dir() -> Result<PathBuf, CliError> {
 ///
 /// The directory cannot be read, or the workspace is refused.
 pub(crate) fn find() -> Result<Option<Workspace>, CliError> {
+    refuse_unreadable(&current_dir()?)?;
     if let Some(found) = Workspace::discover(&current_dir()?)? {
         return Ok(Some(found));
     }
@@ -40,6 +41,39 @@ pub(crate) fn find() -> Result<Option<Workspace>, CliError> {
         (Some(_), Some(root)) => Ok(Workspace::at(&PathBuf::from(root))?),
         _ => Ok(None),
     }
+}
+
+/// Refuses a `.cf` that this account may not look into: it is there, which is not the same as no workspace.
+///
+/// # Errors
+///
+/// The first one at `start` or above it, as far as a workspace is looked for, is closed to this account.
+pub(crate) fn refuse_unreadable(start: &Path) -> Result<(), CliError> {
+    use std::os::unix::fs::MetadataExt as _;
+    for place in start.ancestors() {
+        let folder = place.join(".cf");
+        let Ok(meta) = std::fs::symlink_metadata(&folder) else {
+            if place.join(".git").exists() {
+                return Ok(());
+            }
+            continue;
+        };
+        let Err(error) = std::fs::symlink_metadata(folder.join("state.db")) else {
+            return Ok(());
+        };
+        if error.kind() == std::io::ErrorKind::PermissionDenied {
+            return Err(CliError::refused(
+                format!(
+                    "permission denied: {} belongs to user {} and has mode {:o}",
+                    folder.display(),
+                    meta.uid(),
+                    meta.mode() & 0o7777
+                ),
+                "work as that user, or make a workspace of your own elsewhere",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The workspace of the current directory.

@@ -2,18 +2,24 @@
 //!
 //! It makes a workspace with so many tasks in the folder, a tenth of them blocked, and prints one JSON object:
 //! `all_changed_ms` (a pass in which every task changed), `unchanged_us` (nothing changed), `one_changed_us` (one task
-//! changed), `events_normal_per_second` and `events_full_per_second` (appends, each its own transaction).
+//! changed), `events_normal_per_second` and `events_full_per_second` (appends, each its own transaction), and
+//! `links_fresh_ms` (a pass in which the GitHub source alone is asked about 1,000 tasks, each with a link whose answer
+//! is cached and fresh, in a workspace of its own; nothing is sent anywhere).
 
 use std::path::Path;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use cf_conductor::source::{Asked, ReconcilerRegistry};
+use cf_conductor::github::{Access, GithubSource, status};
+use cf_conductor::settings::Settings;
+use cf_conductor::source::{Asked, Merged, ReconcilerRegistry};
 use cf_conductor::store::event::{Event, EventFilter};
 use cf_conductor::store::task::{Expect, TaskSpec};
 use cf_conductor::store::{Durability, Store};
 use cf_conductor::workspace::Workspace;
-use cf_core::{Actor, BatchId, EventType, Phase, TaskId, TaskStatus};
-use cf_reconcile::{AskGrace, Believed};
+use cf_core::{Actor, BatchId, EventType, Link, LinkKind, Phase, TaskId, TaskStatus, Timestamp};
+use cf_github::{Item, ItemState, Seen, Snapshot, Token, What};
+use cf_reconcile::{AskGrace, Believed, Reason};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -83,9 +89,10 @@ fn main() -> Result<(), Failure> {
 
     let normal = appends(&mut store, events, Durability::Normal)?;
     let full = appends(&mut store, events.div_ceil(10), Durability::Full)?;
+    let links_fresh = links_fresh()?;
     println!(
         "{{\"all_changed_ms\":{},\"unchanged_us\":{unchanged},\"one_changed_us\":{},\
-         \"events_normal_per_second\":{normal},\"events_full_per_second\":{full}}}",
+         \"events_normal_per_second\":{normal},\"events_full_per_second\":{full},\"links_fresh_ms\":{links_fresh}}}",
         median(all_changed),
         median(one_changed)
     );
@@ -128,6 +135,86 @@ fn fill(store: &mut Store, tasks: usize) -> Result<Vec<Asked>, Failure> {
             ask_grace: AskGrace::Running,
         })
         .collect())
+}
+
+/// What a pass about a thousand fresh links in five repositories costs, in milliseconds.
+fn links_fresh() -> Result<f64, Failure> {
+    const LINKS: usize = 1_000;
+    const TOKEN: &str = "measured";
+    let folder = tempfile::tempdir()?;
+    let (workspace, _) = Workspace::create(folder.path())?;
+    let mut store = Store::open(&workspace)?;
+    let asked: Vec<Asked> = fill(&mut store, LINKS)?
+        .into_iter()
+        .map(|asked| Asked {
+            believed: Believed::Queued,
+            ..asked
+        })
+        .collect();
+    let token = Token::new(TOKEN)?.fingerprint();
+    store.write(&Actor::Cli, |tx| {
+        for (n, asked) in asked.iter().enumerate() {
+            let text = format!("o/r{}#{}", n % 5, n + 1);
+            let link = Link::parse(&text, LinkKind::Issue, "github.com")
+                .expect("it is written as links are");
+            tx.link(asked.task, &link)?;
+            let snapshot = answer(link, token);
+            let key = format!("item {n}");
+            let json = serde_json::to_string(&snapshot).expect("answers are JSON");
+            tx.cache_answer(&key, &json)?;
+        }
+        Ok(())
+    })?;
+    let source = GithubSource::new(&Access {
+        environment: vec![("GH_TOKEN".into(), TOKEN.into())],
+        ..Access::default()
+    });
+    source.configure(&Settings {
+        reconcile_interval: Duration::from_hours(1),
+        ..Settings::default()
+    });
+    // What is cached in the store is taken in by this, without asking anybody.
+    status(&source, &store, folder.path())?;
+    let mut registry = ReconcilerRegistry::new(vec![Box::new(source.reconciler())]);
+    let mut took = Vec::new();
+    for _ in 0..15 {
+        let begun = Instant::now();
+        let pass = registry.check(&store, &asked);
+        took.push(begun.elapsed().as_secs_f64() * 1e3);
+        assert_eq!(pass.merged.len(), LINKS);
+        // An answer that is missing or too old would be another reason.
+        let known = |merged: &Merged| merged.winner.reason == Reason::NothingNew;
+        assert!(pass.merged.iter().all(known), "{:?}", pass.merged[0]);
+    }
+    Ok(median(took))
+}
+
+/// The answer that an issue is open, read just now.
+fn answer(link: Link, token: u64) -> Snapshot {
+    let now = Timestamp::now();
+    Snapshot {
+        host: link.host,
+        repo: link.repo.clone(),
+        number: link.number,
+        token,
+        read_at: now,
+        what: What::Is(Box::new(Seen {
+            item: Arc::new(Item {
+                node_id: format!("I_{}", link.number),
+                kind: LinkKind::Issue,
+                repo: link.repo,
+                number: link.number,
+                title: "an issue".to_owned(),
+                state: ItemState::Open,
+                draft: false,
+                updated_at: now,
+            }),
+            moved: false,
+            found_at: None,
+            found: Vec::new(),
+            etag: None,
+        })),
+    }
 }
 
 fn appends(store: &mut Store, count: usize, durability: Durability) -> Result<f64, Failure> {

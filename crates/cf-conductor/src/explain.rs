@@ -214,14 +214,26 @@ fn unblock(seen: &Explanation) -> Vec<String> {
         ));
     }
     let running = seen.attempts.iter().any(|attempt| attempt.open);
+    let place = seen.places.first();
+    let orphaned = seen
+        .claim
+        .as_ref()
+        .filter(|claim| claim.conductor.is_none())
+        .map(|claim| claim.batch)
+        .or_else(|| {
+            let open = place.filter(|place| !place.batch.status.is_final())?;
+            open.conductor.is_none().then_some(open.batch.id)
+        });
+    if let Some(batch) = orphaned {
+        steps.push(format!(
+            "its conductor is gone: cf resume {}",
+            batch.short()
+        ));
+    } else if running {
+        steps.push("it is running".to_owned());
+    }
     match (&seen.claim, seen.view.task.status) {
-        (Some(claim), TaskStatus::InProgress) if claim.conductor.is_none() && !running => {
-            steps.push(format!(
-                "its conductor is gone: cf work batch resume {}",
-                claim.batch.short()
-            ));
-        }
-        (None, TaskStatus::InProgress) => {
+        (None, TaskStatus::InProgress) if !running => {
             steps.push(format!(
                 "it is in progress by hand: cf tasks set status {label} READY lets a batch run it"
             ));
@@ -242,8 +254,15 @@ fn unblock(seen: &Explanation) -> Vec<String> {
                 "its pull request was closed without merge: cf tasks unlink {label} {url} && cf work start {label}"
             ));
         }
-        (_, TaskStatus::Failed) => {
-            steps.push(format!("it failed: cf work start {label} tries it again"));
+        (_, TaskStatus::Failed) if orphaned.is_none() => {
+            steps.push(format!("it failed: {}", again(seen)));
+        }
+        (_, TaskStatus::Done) if steps.is_empty() => {
+            let start = start(seen);
+            steps.push(format!("it is done; {start} --force runs it again"));
+        }
+        (_, TaskStatus::Merged) if steps.is_empty() => {
+            steps.push("it is merged; nothing runs it again".to_owned());
         }
         _ => {}
     }
@@ -255,7 +274,43 @@ fn unblock(seen: &Explanation) -> Vec<String> {
         .iter()
         .any(|place| !place.batch.status.is_final());
     if seen.view.task.status == TaskStatus::Ready && !in_a_batch && steps.is_empty() {
-        steps.push(format!("no batch has it: cf work start {label}"));
+        steps.push(format!("no batch has it: {}", again(seen)));
     }
     steps
+}
+
+/// The command that runs a task again: the batch that left it, which knows its settings, goes on; else a new one
+/// starts.
+fn again(seen: &Explanation) -> String {
+    match seen.places.first() {
+        Some(place) if !place.batch.status.is_final() => {
+            let batch = place.batch.id.short();
+            format!("cf resume {batch} tries it again when that batch has ended")
+        }
+        Some(place)
+            if !matches!(
+                place.row.outcome,
+                Some(Outcome::Completed | Outcome::Skipped)
+            ) =>
+        {
+            let batch = place.batch.id.short();
+            format!("cf resume {batch} tries it again, with what else is left of that batch")
+        }
+        _ => format!("{} runs it", start(seen)),
+    }
+}
+
+/// The command that starts a task by itself. Nobody knows here what the configuration says about engines, so a task
+/// that names none gets the one that ran it last.
+fn start(seen: &Explanation) -> String {
+    let task = &seen.view.task;
+    let label = task.label();
+    if task.run.is_some() || task.engine.is_some() {
+        return format!("cf work start {label}");
+    }
+    let engine = seen
+        .attempts
+        .last()
+        .map_or("ENGINE", |attempt| attempt.engine.as_str());
+    format!("cf work start {label} --engine {engine}")
 }

@@ -648,9 +648,34 @@ impl Schedule {
                 self.finish(task, Outcome::Cancelled, cut, now, None);
             }
         }
-        if !closing {
-            self.settle(now);
+        if closing {
+            return;
         }
+        self.settle(now);
+        // What is left waits for a task whose work is done and of which something is still alive: it is not met, and
+        // nobody in this batch is going to change that.
+        for &task in &open {
+            let node = &self.nodes[self.index[&task]];
+            if node.row.phase == Phase::Finished {
+                continue;
+            }
+            let alive = |on: &&usize| self.nodes[**on].claim == LiveClaim::Some;
+            let on = node
+                .depends_on
+                .iter()
+                .find(alive)
+                .or(node.depends_on.first());
+            let reason = on.map_or(Reason::ClaimedElsewhere, |on| Reason::Dependency {
+                key: self.nodes[*on].label.to_string(),
+                cause: cf_reconcile::DependencyCause::NotDone,
+            });
+            self.finish(task, Outcome::Skipped, &reason, now, None);
+        }
+    }
+
+    /// Whether everything that became true has reached everything that waits for it.
+    pub fn is_settled(&self) -> bool {
+        self.touched.is_empty() && self.dirty.is_empty()
     }
 
     /// Lets what became true reach everything that waits for it: dependents that may start, that never will, or that

@@ -18,7 +18,8 @@ mod http;
 mod item;
 mod serve;
 
-use clock::{http_date, iso, now};
+pub use clock::http_date;
+use clock::{iso, now};
 pub use item::{Budget, Comment, Fault, Item, Kind, Place, Received};
 
 /// A GitHub that does as it is told. It stops when it is dropped.
@@ -382,14 +383,20 @@ impl World {
         Some((repo, repo.items.get(&number)?))
     }
 
-    /// Takes the next fault for a path, if one is due.
-    fn fault_for(&mut self, path: &str) -> Option<Fault> {
-        let (_, fault, times) = self
-            .faults
-            .iter_mut()
-            .find(|(part, _, times)| *times > 0 && path.contains(part.as_str()))?;
+    /// Takes the next fault for a request, if one is due.
+    fn fault_for(&mut self, request: &Received) -> Option<Fault> {
+        let concerns = |fault: &Fault| match fault {
+            Fault::Holding(text, _) => request.body.contains(text.as_str()),
+            _ => true,
+        };
+        let (_, fault, times) = self.faults.iter_mut().find(|(part, fault, times)| {
+            *times > 0 && request.path.contains(part.as_str()) && concerns(fault)
+        })?;
         *times -= 1;
-        Some(fault.clone())
+        Some(match fault {
+            Fault::Holding(_, fault) => (**fault).clone(),
+            fault => fault.clone(),
+        })
     }
 }
 

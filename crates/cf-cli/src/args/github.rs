@@ -3,6 +3,8 @@
 use cf_core::{Repo, TaskRef};
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::values::whole_number;
+
 /// `cf github …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GithubCommand {
@@ -23,7 +25,7 @@ pub(crate) enum GithubCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// The repository, as OWNER/REPO
-    #[arg(value_name = "OWNER/REPO")]
+    #[arg(value_name = "OWNER/REPO", value_parser = repository)]
     pub(crate) repo: Repo,
     /// Only issues with this label; several must all be there
     #[arg(long, value_name = "LABEL")]
@@ -38,8 +40,17 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "STATE", default_value = "open")]
     pub(crate) state: State,
     /// At most so many
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = limit)]
     pub(crate) limit: Option<usize>,
+}
+
+fn repository(text: &str) -> Result<Repo, String> {
+    text.parse()
+        .map_err(|error: cf_core::LinkError| format!("{}, such as octocat/hello-world", error.why))
+}
+
+fn limit(text: &str) -> Result<usize, String> {
+    whole_number(text, 1, 1_000_000)
 }
 
 /// Which issues are imported.

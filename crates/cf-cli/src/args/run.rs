@@ -17,7 +17,8 @@ Examples:
   cf run --all-ready               run every task that is READY
   cf run --file plan.toml          import a plan and run it
   cf run --all-ready --dry-run     show what would happen, and change nothing
-  cf run --all-ready --max-parallel 4 --engine claude-code";
+  cf run --all-ready --max-parallel 4
+  cf run --all-ready --engine claude-code";
 
 /// `cf work batch run`.
 #[derive(Debug, Args)]
@@ -70,7 +71,7 @@ pub(crate) struct SettingFlags {
     /// How often a failed task is tried again [default: 0]
     #[arg(long, value_parser = value::<Retries>, value_name = "N", allow_negative_numbers = true)]
     retry: Option<Retries>,
-    /// The wait before the first retry; doubles, at most 5m [default: 5s]
+    /// The wait before the first retry; doubles, at most 5m, each ±25 % at random [default: 5s]
     #[arg(long, value_parser = value::<Duration>, value_name = "D", allow_negative_numbers = true)]
     retry_delay: Option<Duration>,
     /// The limit of one attempt [default: none for scripts, 2h for agents]
@@ -104,6 +105,11 @@ pub(crate) struct SettingFlags {
 }
 
 impl SettingFlags {
+    /// The engine that the flag names.
+    pub(crate) fn engine(&self) -> Option<&str> {
+        self.engine.as_ref().map(|engine| engine.0.as_str())
+    }
+
     /// The flags as the highest layer of settings.
     pub(crate) fn layer(&self) -> Layer {
         fn flag<T: Clone>(value: Option<&T>, name: &'static str) -> Option<Setting<T>> {

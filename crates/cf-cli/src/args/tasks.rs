@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cf_core::{TaskKey, TaskRef, TaskStatus};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::values::{key, status, value, variable};
+use super::values::{key, status, value, variable, whole_number};
 use crate::config::{EngineName, Limit};
 use crate::plan::LAST_PRIORITY;
 
@@ -16,8 +16,8 @@ pub(crate) enum TasksCommand {
     #[command(after_long_help = "\
 Examples:
   cf tasks add \"Write the parser\" --key parser --run ./parser.sh
-  cf tasks add \"Write the docs\" --depends-on parser --engine claude-code --file docs.md
-  cf tasks add \"Fix the crash\" --issue octocat/hello-world#12 --verify \"cargo test\"")]
+  cf tasks add \"Write the docs\" --depends-on parser --file docs.md
+  cf tasks add \"Fix the crash\" --issue octocat/hello-world#12")]
     Add(AddArgs),
     /// List the tasks
     List(ListArgs),
@@ -81,7 +81,7 @@ pub(crate) struct AddArgs {
     #[arg(long, value_name = "TASK")]
     pub(crate) depends_on: Vec<TaskRef>,
     /// How urgent it is; 0 is most urgent [default: 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priority())]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priority)]
     pub(crate) priority: Option<i64>,
     #[command(flatten)]
     pub(crate) agent: AgentFlags,
@@ -192,7 +192,7 @@ pub(crate) struct EditArgs {
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
     /// A new priority
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priority())]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = priority)]
     pub(crate) priority: Option<i64>,
     #[command(flatten)]
     pub(crate) agent: AgentFlags,
@@ -289,6 +289,6 @@ pub(crate) struct GraphArgs {
     pub(crate) format: GraphFormat,
 }
 
-fn priority() -> clap::builder::RangedI64ValueParser {
-    clap::value_parser!(i64).range(0..=LAST_PRIORITY)
+fn priority(text: &str) -> Result<i64, String> {
+    whole_number(text, 0, LAST_PRIORITY)
 }

@@ -1,5 +1,8 @@
 //! How single arguments are read. The rules are those of the settings; see [`crate::config`].
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use cf_core::TaskStatus;
 
 use crate::config::Value;
@@ -19,6 +22,23 @@ pub(super) fn status(text: &str) -> Result<TaskStatus, String> {
             let allowed: Vec<&str> = TaskStatus::ALL.iter().map(|s| s.as_str()).collect();
             format!("not a task status; allowed: {}", allowed.join(", "))
         })
+}
+
+/// Reads a whole number of a range, whose ends belong to it.
+pub(super) fn whole_number<T>(text: &str, least: T, most: T) -> Result<T, String>
+where
+    T: FromStr + PartialOrd + Display + Copy,
+{
+    match text.parse() {
+        Ok(number) if number >= least && number <= most => Ok(number),
+        _ => Err(format!("expected a whole number from {least} to {most}")),
+    }
+}
+
+/// Reads the number of an event.
+pub(super) fn sequence(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "expected the number of an event, such as 120".to_owned())
 }
 
 /// Reads `NAME=VALUE`.

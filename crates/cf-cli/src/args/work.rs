@@ -4,6 +4,7 @@ use cf_core::TaskRef;
 use clap::{Args, Subcommand};
 
 use super::run::{RUN_EXAMPLES, ResumeArgs, RunArgs, SettingFlags};
+use super::values::whole_number;
 
 /// `cf work …`.
 #[derive(Debug, Subcommand)]
@@ -80,8 +81,12 @@ pub(crate) struct LogsArgs {
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Which attempt, counted from 1 [default: the newest]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = attempt)]
     pub(crate) attempt: Option<u32>,
+}
+
+fn attempt(text: &str) -> Result<u32, String> {
+    whole_number(text, 1, u32::MAX)
 }
 
 /// A command about one batch.

@@ -1,15 +1,16 @@
 //! `cf work batch status`, `list`, `stop` and `follow`.
 
 mod observer;
+mod refuse;
 mod run;
 mod watch;
 
 use std::io::Write as _;
 
-use cf_conductor::store::batch::{Batch, BatchTaskView, Stop};
+use cf_conductor::store::batch::{Batch, BatchTask, BatchTaskView, Stop};
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::workspace::Workspace;
-use cf_core::{BatchId, Outcome, Phase, TaskId, TaskRef};
+use cf_core::{BatchId, Outcome, Phase, TaskId, TaskLabel, TaskRef};
 
 use super::{Ended, Labels};
 use crate::args::work::{BatchStatusArgs, StopArgs};
@@ -19,6 +20,7 @@ use crate::render::batch::{Counts, Listed, write_list, write_status};
 use crate::render::json::BatchJson;
 use crate::render::reconciliation::{Line, Total, totals};
 use crate::workspace;
+pub(super) use refuse::known_engine;
 pub(super) use run::{finish_pass, resolve, resume, run, setup_of, start};
 pub(super) use watch::follow;
 
@@ -125,6 +127,14 @@ impl Shown {
                 view.row.phase == Phase::Held || view.row.outcome == Some(Outcome::Blocked)
             })
             .map(|view| view.row.task)
+    }
+
+    /// What became of its tasks, with the label of each.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (TaskLabel, &BatchTask)> {
+        self.tasks.iter().map(|view| {
+            let label = TaskLabel::new(view.row.task, view.key.as_ref());
+            (label, &view.row)
+        })
     }
 
     /// Writes it as words.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::Ended;
 use crate::args::ConfigCommand;
-use crate::config::{ConfigError, Layer, Origin, Places, user_file};
+use crate::config::{Layer, Origin, Places, user_file};
 use crate::console::{self, Console, Look};
 use crate::render::table::{Field, Table};
 use crate::workspace;
@@ -15,12 +15,17 @@ use crate::workspace;
 pub(super) fn run(command: &ConfigCommand, console: &Console) -> Ended {
     let workspace = workspace::find()?;
     let places = Places::of_process(workspace.as_ref().map(Workspace::config_file));
-    let layer = places.resolve(Layer::default(), Layer::default())?;
     // What is wrong with an engine is said here, and not only by the first batch that wants one.
-    layer.engines().map_err(ConfigError::from)?;
-    match command {
-        ConfigCommand::Show => show(&layer, console),
-        ConfigCommand::Check => check(&places, console),
+    let (layer, wrong) = places.resolve_what_is_right();
+    let wrong = wrong.into_iter().next();
+    match (command, wrong) {
+        (ConfigCommand::Show, wrong) => {
+            show(&layer, console)?;
+            // The values are those without the place that is wrong.
+            wrong.map_or(Ok(0), |error| Err(error.into()))
+        }
+        (ConfigCommand::Check, Some(error)) => Err(error.into()),
+        (ConfigCommand::Check, None) => check(&places, console),
     }
 }
 
@@ -105,6 +110,7 @@ fn check(places: &Places, console: &Console) -> Ended {
             Some(path) if path.exists() => {
                 console.say(format_args!("{owner:<10} {}: ok", path.display()))?;
             }
+            // A file that cannot be read has been an error before this.
             Some(path) => console.say(format_args!("{owner:<10} {}: not there", path.display()))?,
             None => console.say(format_args!("{owner:<10} none"))?,
         }

@@ -177,7 +177,10 @@ fn write(
         console.paint(Look::Strong, "What would let it run:")
     )?;
     if seen.unblock.is_empty() {
-        return writeln!(out, "  nothing keeps it");
+        return writeln!(
+            out,
+            "  nothing keeps it; its batch starts it when a slot is free"
+        );
     }
     for step in &seen.unblock {
         writeln!(out, "  {}", text::line(step))?;

@@ -31,6 +31,8 @@ struct Found {
     counts: Vec<(TaskStatus, u64)>,
     open_blockers: u64,
     batch: Option<Listed>,
+    /// The newest batch that has not ended and that nobody conducts, when that is not the newest of all.
+    abandoned: Option<Listed>,
 }
 
 /// `cf status`.
@@ -100,18 +102,31 @@ fn look(workspace: Workspace) -> Result<Found, CliError> {
         let batch = batch
             .map(|batch| listed(reader, &workspace, batch))
             .transpose()?;
+        let mut unfinished = reader.unfinished_batches()?;
+        unfinished.sort_by_key(|batch| std::cmp::Reverse(batch.started_at));
+        let mut abandoned = None;
+        for other in unfinished {
+            let is_newest = batch.as_ref().is_some_and(|l| l.batch.id == other.id);
+            let other = listed(reader, &workspace, other)?;
+            if other.is_abandoned() {
+                abandoned = (!is_newest).then_some(other);
+                break;
+            }
+        }
         Ok((
             reader.status_counts()?,
             reader.count_open_blockers()?,
             batch,
+            abandoned,
         ))
     })?;
-    let (counts, open_blockers, batch) = found;
+    let (counts, open_blockers, batch, abandoned) = found;
     Ok(Found {
         workspace,
         counts,
         open_blockers,
         batch,
+        abandoned,
     })
 }
 
@@ -172,6 +187,12 @@ fn show(found: &Found, console: &Console) -> Ended {
             out,
             "batch      none yet; start one with `cf run --all-ready`"
         )?,
+    }
+    if let Some(listed) = &found.abandoned {
+        writeln!(out, "{}", listed.summary(console))?;
+        if let Some(notice) = listed.conductor_notice() {
+            writeln!(out, "           {}", console.paint(Look::Warn, notice))?;
+        }
     }
     out.flush()?;
     Ok(0)

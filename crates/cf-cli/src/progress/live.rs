@@ -203,6 +203,12 @@ impl Live {
     }
 
     pub(super) fn finish(&mut self) -> io::Result<()> {
+        for line in std::mem::take(&mut self.running)
+            .into_values()
+            .filter_map(|agent| agent.line)
+        {
+            line.finish_and_clear();
+        }
         self.bar.finish_and_clear();
         self.lines.clear()
     }

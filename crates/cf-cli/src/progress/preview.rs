@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use cf_conductor::conductor::{Plan, PlannedStanding, PlannedTask};
-use cf_conductor::engine::EngineName;
+use cf_conductor::engine::{EngineName, Permissions};
 use cf_conductor::settings::{Settings, WaitForBlockers};
 use cf_core::{OnFailure, Strategy, format_duration};
 use serde_json::json;
@@ -64,7 +64,14 @@ pub(crate) fn write(
         let permissions = if engine.runs_scripts() {
             String::new()
         } else {
-            format!(", permissions: {}", engine.permissions)
+            let means = match engine.permissions {
+                Permissions::All => "agents may run any command without asking",
+                Permissions::Edit => {
+                    "agents may change files; commands as far as the program confines them"
+                }
+                Permissions::Read => "agents may only look",
+            };
+            format!(", permissions: {} ({means})", engine.permissions)
         };
         writeln!(
             out,

@@ -118,6 +118,16 @@ impl Listed {
         )
     }
 
+    /// The same for standard error, when nothing else says how it ended.
+    pub(crate) fn summary_err(&self, console: &Console) -> String {
+        format!(
+            "batch {}  {}  {}",
+            self.batch.id.short(),
+            console.paint_err(look(self.batch.status), self.batch.status),
+            self.counts.in_words()
+        )
+    }
+
     /// What a person should know about its conductor, if anything.
     pub(crate) fn conductor_notice(&self) -> Option<String> {
         if self.is_abandoned() {
@@ -155,26 +165,23 @@ pub(crate) fn write_list(
         "Failed",
         "Blocked",
         "Skipped",
-        "Conductor",
     ]);
     for listed in batches {
-        let conductor = match listed.conductor {
-            Some(0) => "alive".to_owned(),
-            Some(pid) => format!("pid {pid}"),
-            None if listed.is_abandoned() => "gone".to_owned(),
-            None => String::new(),
+        let status = if listed.is_abandoned() {
+            format!("{} (no conductor)", listed.batch.status)
+        } else {
+            listed.batch.status.to_string()
         };
         let counts = &listed.counts;
         table.row([
             listed.batch.id.short().into(),
-            Field::new(listed.batch.status.as_str(), look(listed.batch.status)),
-            time::short(listed.batch.started_at).into(),
+            Field::new(status, look(listed.batch.status)),
+            time::minute(listed.batch.started_at).into(),
             counts.total.to_string().into(),
             counts.completed.to_string().into(),
             counts.failed.to_string().into(),
             (counts.blocked + counts.held).to_string().into(),
             counts.skipped.to_string().into(),
-            conductor.into(),
         ]);
     }
     table.write(console, out)

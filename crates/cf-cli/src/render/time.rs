@@ -15,6 +15,11 @@ pub(crate) fn short(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// The same to the minute, for lists.
+pub(crate) fn minute(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%MZ").to_string()
+}
+
 /// From one time to another; nothing when the second comes first.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> Duration {
     let ms = to.as_millisecond().saturating_sub(from.as_millisecond());

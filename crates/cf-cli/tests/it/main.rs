@@ -15,6 +15,7 @@ mod failures;
 mod github;
 mod help;
 mod json;
+mod next_steps;
 mod plan_and_config;
 mod plan_shown;
 mod process;

@@ -151,9 +151,8 @@ impl Core {
         };
         match tx.write_status(&task, to, &by, None) {
             Ok(StatusWrite::Changed { .. }) => {
-                self.schedule
-                    .saw(finding.task_id, Stored::Status(to), LiveClaim::None);
-                Ok(())
+                let standing = tx.reader().standing(finding.task_id)?;
+                self.saw(tx, finding.task_id, standing.as_ref())
             }
             Ok(_) => Ok(()),
             // What a source asks for may be impossible (nothing leaves MERGED); that is noted, and no error of the

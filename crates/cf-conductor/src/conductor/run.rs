@@ -491,7 +491,8 @@ impl<'a> Conductor<'a> {
         let can_start = self.core.can_start();
         let nothing_ends =
             self.pending.is_empty() && (self.core.unverified.is_empty() || self.core.holds_off());
-        if nothing_ends && merged.is_empty() && self.news.is_empty() && !can_start {
+        let settled = self.core.schedule.is_settled();
+        if nothing_ends && settled && merged.is_empty() && self.news.is_empty() && !can_start {
             return Ok(());
         }
         let nothing_acts = merged

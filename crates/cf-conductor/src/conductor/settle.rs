@@ -82,7 +82,12 @@ impl Core {
             });
             return Ok(());
         }
+        let ours = self
+            .schedule
+            .row(task)
+            .is_some_and(|row| matches!(row.phase, Phase::Running | Phase::Stopping));
         if judged.result.end == AttemptEnd::Exited
+            && ours
             && self.goes_on_to_verification(tx, &running, judged)?
         {
             return Ok(());
@@ -121,10 +126,6 @@ impl Core {
             // It ended by itself while it was being stopped, with a result of its own.
             self.keep_stale(tx, &running, &result)?;
         }
-        let ours = self
-            .schedule
-            .row(task)
-            .is_some_and(|row| matches!(row.phase, Phase::Running | Phase::Stopping));
         if !ours {
             if result.end == AttemptEnd::Unclean {
                 ask_about_survivors(tx, &running, judged)?;
@@ -157,7 +158,12 @@ impl Core {
             }
             AttemptEnd::Exited | AttemptEnd::Lost if asked => TaskStatus::Ready,
             AttemptEnd::Exited if result.success && reported != Some(TaskStatus::Failed) => {
-                TaskStatus::Done
+                // Who takes it up next verifies; nobody does here.
+                if running.stage == Stage::Agent && running.verify.is_some() {
+                    TaskStatus::Ready
+                } else {
+                    TaskStatus::Done
+                }
             }
             AttemptEnd::Exited | AttemptEnd::Lost => TaskStatus::Failed,
         };
@@ -432,7 +438,8 @@ impl Core {
         self.unclean.insert(running.attempt);
         ask_about_survivors(tx, running, judged)?;
         let standing = tx.reader().standing(running.task)?;
-        match standing.as_ref().map(|standing| standing.status) {
+        let live = standing.as_ref().filter(|standing| !standing.deleted);
+        match live.map(|standing| standing.status) {
             Some(TaskStatus::Blocked) => {
                 self.saw(tx, running.task, standing.as_ref())?;
                 self.schedule

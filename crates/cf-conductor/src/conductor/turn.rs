@@ -504,9 +504,14 @@ impl Core {
         reader: &crate::store::Reader<'_>,
         task: TaskId,
     ) -> Result<()> {
-        if self.schedule.gate(task) == Gate::ClaimedElsewhere
-            && let Some(standing) = reader.standing(task)?
-        {
+        let Some(standing) = reader.standing(task)? else {
+            return Ok(());
+        };
+        if !self.running.contains_key(&task) {
+            let claim = take_up::claim(reader, &standing)?;
+            self.schedule.saw(task, take_up::stored(&standing), claim);
+        }
+        if self.schedule.gate(task) == Gate::ClaimedElsewhere {
             self.schedule
                 .set_gate(task, take_up::gate(reader, self.batch, &standing)?);
         }
@@ -576,7 +581,14 @@ impl Core {
         running.stop = Some(StopIntent { why, version });
         self.stops
             .push((running.attempt, running.stage, self.settings.kill_grace));
-        self.schedule.stopping(task, reason, finding);
+        // An attempt that was taken over for a task that has its outcome here is stopped, and the outcome stands.
+        if self
+            .schedule
+            .row(task)
+            .is_some_and(|row| row.outcome.is_none())
+        {
+            self.schedule.stopping(task, reason, finding);
+        }
         Ok(())
     }
 

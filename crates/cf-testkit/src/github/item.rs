@@ -107,6 +107,8 @@ pub enum Fault {
     Huge(usize),
     /// `RESOURCE_LIMITS_EXCEEDED` for more than so many items in one document, `true` with data for those that fit.
     TooMuch(usize, bool),
+    /// The other fault, for requests alone whose body holds this text.
+    Holding(String, Box<Fault>),
 }
 
 impl Fault {

@@ -26,7 +26,7 @@ pub(super) fn connection(stream: TcpStream, world: &Mutex<World>) {
             world.in_flight += 1;
             world.most_in_flight = world.most_in_flight.max(world.in_flight);
             world.received.push(request.clone());
-            world.fault_for(&request.path)
+            world.fault_for(&request)
         };
         let go_on = answer(&mut out, world, &request, fault);
         lock(world).in_flight -= 1;
@@ -47,7 +47,8 @@ fn answer(
     let mut most = usize::MAX;
     let mut partial = false;
     match fault {
-        None => {}
+        // What it holds was taken out when it came due.
+        None | Some(Fault::Holding(..)) => {}
         Some(Fault::Reset) => return false,
         Some(Fault::Silence(time)) => {
             std::thread::sleep(time);

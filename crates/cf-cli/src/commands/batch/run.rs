@@ -7,18 +7,19 @@ use cf_conductor::caller;
 use cf_conductor::conductor::{self, BatchEnd, Goal, Plan as BatchPlan, Selection, Setup};
 use cf_conductor::settings::Settings;
 use cf_conductor::source::ReconcilerRegistry;
-use cf_conductor::store::{Store, StoreError};
+use cf_conductor::store::Store;
 use cf_conductor::workspace::Workspace;
-use cf_core::{Actor, BatchId, BatchStatus, Phase, TaskId, TaskLabel, TaskRef};
+use cf_core::{Actor, BatchId, BatchStatus, Phase, TaskId, TaskLabel, TaskRef, TaskStatus};
 
 use super::super::github;
 use super::super::tasks::import_plan;
 use super::super::{Ended, find_task};
 use super::observer::{Deaf, Watched};
+use super::refuse::{known_engine, nothing_ready, refuse_agent, refuse_contradiction};
 use super::watch::end;
 use crate::args::run::{ResumeArgs, RunArgs};
 use crate::args::work::StartArgs;
-use crate::config::{Layer, Places};
+use crate::config::{Layer, Origin, Places, Setting};
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::plan::Plan;
@@ -90,6 +91,7 @@ pub(in crate::commands) fn resolve(
 fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     let mut plan = Plan::read(file)?;
     let folder = folder_of(file)?;
+    workspace::refuse_unreadable(&folder)?;
     let found = Workspace::discover(&folder)?;
     let layer = resolve(
         found.as_ref(),
@@ -113,8 +115,20 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
         None => (Actor::Cli, Store::in_memory()?, Workspace::unmade(&folder)),
     };
     refuse_agent(&actor)?;
-    let imported = trial.write(&actor, |tx| import_plan(tx, &plan))?;
+    let imported = trial
+        .write(&actor, |tx| import_plan(tx, &plan))
+        .map_err(CliError::of_plan)?;
     let setup = run.setup(would_be)?;
+    run.refuse_unknown_engine(&setup)?;
+    for task in &plan.tasks {
+        if let Some(engine) = &task.spec.engine {
+            let place = format!(
+                "{}:{}: task \"{}\": `engine`",
+                plan.name, task.line, task.spec.title
+            );
+            known_engine(&place, engine, &setup.engines)?;
+        }
+    }
     let tried = conductor::prepare(
         &trial,
         &setup,
@@ -179,16 +193,6 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-/// Below an agent no batch is run: agents would start agents.
-fn refuse_agent(actor: &Actor) -> Result<(), StoreError> {
-    match actor {
-        Actor::Attempt(_) => Err(StoreError::NotForAgents {
-            deed: "run a batch".to_owned(),
-        }),
-        _ => Ok(()),
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Mode {
     force: bool,
@@ -228,6 +232,22 @@ impl Run<'_> {
         Ok(0)
     }
 
+    /// The engine that a flag or a plan chooses must be there; the complaint is about the place that chose it.
+    fn refuse_unknown_engine(&self, setup: &Setup) -> Result<(), CliError> {
+        match &self.layer.engine {
+            Some(Setting {
+                value,
+                origin: origin @ Origin::Flag(_),
+            }) => known_engine(&origin.to_string(), &value.0, &setup.engines),
+            Some(Setting {
+                value,
+                origin: origin @ Origin::Plan(_),
+            }) => known_engine(&format!("{origin}: `engine`"), &value.0, &setup.engines),
+            // A file's or the environment's matters only for a task that needs it.
+            _ => Ok(()),
+        }
+    }
+
     /// Shows what the batch will do, and does it.
     fn go(
         &self,
@@ -238,6 +258,14 @@ impl Run<'_> {
     ) -> Ended {
         refuse_agent(actor)?;
         let mut setup = self.setup(workspace.clone())?;
+        self.refuse_unknown_engine(&setup)?;
+        if matches!(selection, Selection::AllReady) && !self.args.dry_run {
+            let counts = store.read(|reader| reader.status_counts())?;
+            let ready = |(status, n): &(TaskStatus, u64)| *status == TaskStatus::Ready && *n > 0;
+            if !counts.iter().any(ready) {
+                return nothing_ready(&counts, self.console);
+            }
+        }
         let plan = conductor::prepare(
             &store,
             &setup,
@@ -290,6 +318,9 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
     refuse_contradiction(&settings)?;
     let layer = resolve(Some(&workspace), flags, Layer::default())?;
     let mut setup = setup(&layer, workspace.clone())?;
+    if let Some(engine) = args.settings.engine() {
+        known_engine("--engine", engine, &setup.engines)?;
+    }
     conductor::check_resume(&store, &setup, &settings, id, args.force)?;
     let labels = tasks
         .iter()
@@ -300,13 +331,6 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
             )
         })
         .collect();
-    let mut shown = Watched::new(console, tasks.len() as u64, workspace.clone(), labels);
-    shown.have_ended(
-        tasks
-            .iter()
-            .filter(|view| view.row.phase == Phase::Finished)
-            .map(|view| view.row.task),
-    );
     if !console.json && !console.quiet {
         let mut out = console::out();
         preview::write_settings(&mut out, &settings)?;
@@ -315,6 +339,13 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         preview::write_github(&mut out, &followed)?;
         out.flush()?;
     }
+    let mut shown = Watched::new(console, tasks.len() as u64, workspace.clone(), labels);
+    shown.have_ended(
+        tasks
+            .iter()
+            .filter(|view| view.row.phase == Phase::Finished)
+            .map(|view| view.row.task),
+    );
     let ended = conductor::conduct(
         &mut setup,
         store,
@@ -324,17 +355,6 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
     );
     shown.finish();
     told_end(ended?, &workspace, console)
-}
-
-fn refuse_contradiction(settings: &Settings) -> Result<(), CliError> {
-    use cf_conductor::settings::WaitForBlockers;
-    if settings.reconcile_interval.is_zero() && settings.wait_for_blockers != WaitForBlockers::Off {
-        return Err(CliError::usage(
-            "the batch waits for blockers, which needs passes, and the reconcile interval is 0",
-            "give a --reconcile-interval above 0, or --wait-for-blockers=false",
-        ));
-    }
-    Ok(())
 }
 
 /// The newest batch that did not end with everything done.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cf_conductor::store::Store;
 use cf_conductor::store::event::EventFilter;
 use cf_conductor::workspace::Workspace;
-use cf_core::{BatchId, BlockerStatus};
+use cf_core::{BatchId, BatchStatus, BlockerStatus, Outcome};
 
 use super::super::events::{LOOK, Tail};
 use super::super::{Ended, Labels};
@@ -22,6 +22,12 @@ use crate::workspace;
 /// How long an unfinished batch may be without a conductor before whoever follows it gives up. A conductor stores its
 /// batch a moment before it can be seen to hold the lock.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The reason of a task that a person works on; one of those that scripts may match on.
+const BY_HAND: &str = "in progress by hand";
+
+/// How many failed tasks are named with the command that shows their logs.
+const MOST_LOGS: usize = 3;
 
 /// `cf work batch follow`.
 pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended {
@@ -93,7 +99,11 @@ pub(in crate::commands) fn end(
         writeln!(out)?;
         shown.write(console, &mut out)?;
         write_questions(store, &shown, console, &mut out)?;
+        write_next(&shown, &mut out)?;
         out.flush()?;
+    } else if code != 0 {
+        // Even whoever wants to read nothing is told that the end is a bad one.
+        let _ = writeln!(console::err(), "{}", shown.listed.summary_err(console));
     }
     Ok(code)
 }
@@ -122,12 +132,39 @@ fn write_questions(
         writeln!(out, "  {}", text::line(&blocker.question))?;
         writeln!(out, "    cf blocker answer {} TEXT", blocker.id.short())?;
     }
-    writeln!(
-        out,
-        "then go on with: cf resume {}",
-        shown.listed.batch.id.short()
-    )?;
     Ok(())
+}
+
+/// What to do about the tasks that were not done: read what the failed ones wrote, and go on.
+fn write_next(shown: &Shown, out: &mut impl std::io::Write) -> std::io::Result<()> {
+    let batch = &shown.listed.batch;
+    if batch.status == BatchStatus::Completed {
+        return Ok(());
+    }
+    writeln!(out, "\nNext:")?;
+    let failed = shown
+        .rows()
+        .filter(|(_, row)| row.outcome == Some(Outcome::Failed) && row.attempts > 0);
+    for (label, _) in failed.take(MOST_LOGS) {
+        let label = text::line(label.as_str()).into_owned();
+        writeln!(
+            out,
+            "  {:<24}  what its agent wrote",
+            format!("cf logs {label}")
+        )?;
+    }
+    for (label, _) in shown
+        .rows()
+        .filter(|(_, row)| row.reason.as_deref() == Some(BY_HAND))
+    {
+        writeln!(
+            out,
+            "  cf tasks set status {} READY  gives back what is in progress by hand",
+            text::line(label.as_str())
+        )?;
+    }
+    let resume = format!("cf resume {}", batch.id.short());
+    writeln!(out, "  {resume:<24}  takes up what is not done")
 }
 
 /// `cf work batch status --watch`: anew whenever something happens, until the batch ends.

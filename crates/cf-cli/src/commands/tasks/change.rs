@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 
 use cf_conductor::store::task::{Expect, StatusWrite, TaskEdit, TaskSpec};
 use cf_conductor::store::{Store, StoreError};
+use cf_conductor::workspace::Workspace;
 use cf_core::{Link, LinkKind, TaskId, TaskRef};
 use serde_json::json;
 
+use super::super::batch::{known_engine, resolve};
 use super::super::{Ended, find_task, kept_when_stale, read_text};
 use crate::args::github::PrLinkArgs;
 use crate::args::tasks::{
     AddArgs, AgentFlags, DeleteArgs, DependArgs, EditArgs, Field, LinkArgs, SetStatusArgs,
     UnlinkArgs,
 };
+use crate::config::{ConfigError, Layer};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::plan;
@@ -40,7 +43,8 @@ pub(super) fn add(args: AddArgs, console: &Console) -> Ended {
         env: args.agent.env.into_iter().collect(),
         priority: args.priority.unwrap_or(0),
     };
-    let (_, mut store, actor) = workspace::open_to_write()?;
+    let (workspace, mut store, actor) = workspace::open_to_write()?;
+    refuse_unknown_engine(&workspace, spec.engine.as_deref())?;
     let id = store.write(&actor, |tx| {
         let mut on = Vec::new();
         for given in &args.depends_on {
@@ -58,9 +62,19 @@ pub(super) fn add(args: AddArgs, console: &Console) -> Ended {
     show(&store, id, console, "added")
 }
 
+/// A task with an engine that nobody knows would only fail later.
+fn refuse_unknown_engine(workspace: &Workspace, engine: Option<&str>) -> Result<(), CliError> {
+    let Some(name) = engine else { return Ok(()) };
+    let layer = resolve(Some(workspace), Layer::default(), Layer::default())?;
+    let engines = layer.engines().map_err(ConfigError::from)?;
+    known_engine("--engine", name, &engines)
+}
+
 /// `cf tasks edit`.
 pub(super) fn edit(args: EditArgs, console: &Console) -> Ended {
-    let (_, mut store, actor) = workspace::open_to_write()?;
+    let (workspace, mut store, actor) = workspace::open_to_write()?;
+    let given = args.agent.engine.as_ref().map(|engine| engine.0.as_str());
+    refuse_unknown_engine(&workspace, given)?;
     let description = match (&args.description, &args.file) {
         (Some(text), _) => Some(text.clone()),
         (None, Some(path)) => Some(read_text(path)?),

@@ -27,7 +27,9 @@ pub(in crate::commands) struct Imported {
 pub(super) fn import(args: &ImportArgs, console: &Console) -> Ended {
     let plan = Plan::read(&args.file)?;
     let (_, mut store, actor) = workspace::open_to_write()?;
-    let imported = store.write(&actor, |tx| import_plan(tx, &plan))?;
+    let imported = store
+        .write(&actor, |tx| import_plan(tx, &plan))
+        .map_err(CliError::of_plan)?;
     let added = imported.added;
     let updated = imported.ids.len() - added;
     if console.json {
@@ -136,7 +138,7 @@ fn outside(
             let likely = near.or_else(|| similar.first().cloned());
             Err(StoreError::Refused {
                 what: format!(
-                    "{}:{}: task \"{}\" depends on {:?}, which is neither in the plan nor in the workspace",
+                    "{}:{}: task \"{}\": `depends_on`: {:?} is neither in the plan nor in the workspace",
                     plan.name,
                     task.line,
                     task.spec.title,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cf_testkit::github::{Budget, Fault, Place, ScriptedGithub};
+use cf_testkit::github::{Budget, Fault, Place, ScriptedGithub, http_date};
 use test_case::test_case;
 
 use super::{configured, following};
@@ -12,7 +12,7 @@ use crate::{sleeper, waiter};
 fn fault(name: &str) -> Fault {
     let limit =
         |headers: &[&str]| Fault::status(403, "API rate limit exceeded for user ID 1.", headers);
-    let soon = in_two_seconds();
+    let soon = in_seconds(2);
     match name {
         "500" => Fault::status(500, "oops", &[]),
         "502 html" => Fault::Reply(
@@ -26,7 +26,6 @@ fn fault(name: &str) -> Fault {
         "truncated" => Fault::Truncated,
         "reset" => Fault::Reset,
         "huge" => Fault::Huge(50_000_000),
-        "plain 403" => Fault::status(403, "Resource not accessible by personal access token", &[]),
         "primary" => limit(&[
             "x-ratelimit-limit: 5000",
             "x-ratelimit-remaining: 0",
@@ -38,20 +37,45 @@ fn fault(name: &str) -> Fault {
             &["retry-after: 1"],
         ),
         "429" => Fault::status(429, "Too many requests", &["retry-after: 1"]),
-        "limit in a 200" => Fault::body(
-            "{\"errors\":[{\"type\":\"RATE_LIMITED\",\"message\":\"API rate limit exceeded\"}]}",
+        "429 until a date" => Fault::status(
+            429,
+            "Too many requests",
+            &[&format!("retry-after: {}", http_date(in_seconds(4)))],
+        ),
+        "limit in a 200" => in_a_200(
+            "RATE_LIMITED",
+            "API rate limit exceeded for user ID 1.",
+            &[
+                ("x-ratelimit-remaining", "0"),
+                ("x-ratelimit-reset", &in_seconds(4).to_string()),
+            ],
+        ),
+        "secondary in a 200" => in_a_200(
+            "FORBIDDEN",
+            "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
+            &[("retry-after", "3")],
         ),
         other => panic!("{other}"),
     }
 }
 
-/// In two seconds, in seconds since 1970.
-fn in_two_seconds() -> u64 {
+/// A reply of GraphQL's that is an error and nothing else, with these headers.
+fn in_a_200(kind: &str, message: &str, headers: &[(&str, &str)]) -> Fault {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    let body = format!("{{\"errors\":[{{\"type\":\"{kind}\",\"message\":\"{message}\"}}]}}");
+    Fault::Reply(200, headers, body)
+}
+
+/// The time so many seconds from now, in seconds since 1970.
+fn in_seconds(seconds: u64) -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .expect("it is later than 1970")
         .as_secs()
-        + 2
+        + seconds
 }
 
 #[test_case("500"; "server error")]
@@ -65,6 +89,9 @@ fn in_two_seconds() -> u64 {
 #[test_case("primary"; "primary limit")]
 #[test_case("secondary"; "secondary limit")]
 #[test_case("429"; "too many requests")]
+#[test_case("429 until a date"; "too many requests until a date")]
+#[test_case("limit in a 200"; "primary limit in a 200")]
+#[test_case("secondary in a 200"; "secondary limit in a 200")]
 fn after(name: &str) {
     let github = ScriptedGithub::start();
     github.issue("o/r", 12);
@@ -75,10 +102,9 @@ fn after(name: &str) {
     let mut batch = ws.start(["a", "b", "--max-parallel", "2"]);
     ws.wait_for_pid("a.pid");
     // A second limit in a row is waited for longer than a test can.
-    let times = if ["secondary", "429"].contains(&name) {
-        1
-    } else {
-        2
+    let times = match name {
+        "secondary" | "429" | "429 until a date" | "secondary in a 200" => 1,
+        _ => 2,
     };
     github.fault("/graphql", fault(name), times);
     github.close("o/r", 12, Some("COMPLETED"));
@@ -100,6 +126,65 @@ fn after(name: &str) {
     let warned = ws.events_named("SOURCE_UNAVAILABLE").len();
     assert!(warned <= 2, "{warned}");
     assert_eq!(ws.events_named("SOURCE_AVAILABLE").len(), warned);
+    if let "429 until a date" | "limit in a 200" | "secondary in a 200" = name {
+        let received = github.received();
+        let pause = received
+            .windows(2)
+            .map(|pair| pair[1].at - pair[0].at)
+            .max();
+        assert!(pause > Some(Duration::from_millis(2500)), "{pause:?}");
+        assert_eq!(warned, 1);
+    }
+}
+
+#[test]
+fn a_plain_403_shuts_out_one_repository_and_no_other() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    github.issue("o/locked", 13);
+    let ws = following(&github);
+    ws.add("a", &sleeper("a"));
+    ws.add("b", &sleeper("b"));
+    ws.add("c", &waiter("c"));
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    ws.cf(["tasks", "link", "b", "o/locked#13"]).ok();
+    let batch = ws.start(["a", "b", "c", "--max-parallel", "3"]);
+    for key in ["a", "b", "c"] {
+        ws.wait_for_pid(&format!("{key}.pid"));
+    }
+    let forbidden = Fault::status(403, "Resource not accessible by personal access token", &[]);
+    let locked = Fault::Holding("\"locked\"".to_owned(), Box::new(forbidden));
+    github.fault("/graphql", locked, usize::MAX);
+    github.close("o/locked", 13, Some("COMPLETED"));
+    ws.wait_until("the repository was refused by itself", || {
+        github
+            .received()
+            .iter()
+            .any(|request| request.body.contains("\"locked\"") && !request.body.contains("\"r\""))
+    });
+    // Nothing is paused, neither locally nor for the other repository.
+    let begun = Instant::now();
+    ws.set("c", "DONE");
+    ws.wait_for_event("BATCH_TASK_SKIPPED", "c");
+    github.close("o/r", 12, Some("COMPLETED"));
+    ws.wait_for_event("BATCH_TASK_SKIPPED", "a");
+    assert!(
+        begun.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        begun.elapsed()
+    );
+    ws.ended("a", "SKIPPED", "issue closed");
+    assert_eq!(ws.row("b")["phase"], "running");
+    assert_eq!(ws.events_named("SOURCE_UNAVAILABLE").len(), 0);
+    // Once it may be read again, its closing acts; it is looked at every half minute at first.
+    github.heal();
+    while ws.row("b")["phase"] == "running" && begun.elapsed() < Duration::from_mins(1) {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    ws.wait_for_event("BATCH_TASK_SKIPPED", "b");
+    batch.wait().ok();
+    ws.ended("b", "SKIPPED", "issue closed");
+    assert_eq!(ws.status("b"), "DONE");
 }
 
 #[test]
@@ -111,7 +196,7 @@ fn a_reset_half_an_hour_away_delays_nothing_local() {
         remaining: 0,
         resets_in: 1800,
     });
-    let reset = in_two_seconds() + 1800;
+    let reset = in_seconds(1800);
     let limited = Fault::status(
         403,
         "API rate limit exceeded for user ID 1.",

@@ -33,7 +33,9 @@ fn an_issue_closed_while_its_task_is_queued(reason: Option<&str>, said: &str, st
 }
 
 #[test_case(Some("COMPLETED"), "issue closed", "DONE"; "completed")]
+#[test_case(None, "issue closed", "DONE"; "without a reason")]
 #[test_case(Some("NOT_PLANNED"), "issue closed as not planned", "BACKLOG"; "not planned")]
+#[test_case(Some("DUPLICATE"), "issue closed as duplicate", "BACKLOG"; "duplicate")]
 fn an_issue_closed_while_its_task_runs(reason: Option<&str>, said: &str, status: &str) {
     let github = ScriptedGithub::start();
     github.issue("o/r", 12);

@@ -1,5 +1,7 @@
 //! Whose token goes where.
 
+mod two_hosts;
+
 use cf_testkit::Workspace;
 use cf_testkit::github::ScriptedGithub;
 use test_case::test_case;

@@ -362,6 +362,7 @@ impl World {
         let merged = self.pass(core, &conductor.news);
         self.meddle();
         let idle = conductor.pending.is_empty()
+            && core.schedule.is_settled()
             && core.unverified.is_empty()
             && merged.is_empty()
             && conductor.news.is_empty()

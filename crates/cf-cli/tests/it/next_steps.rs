@@ -1,0 +1,131 @@
+//! What a person is told to do next: at the end of a batch, by `explain`, by `status`, and when a word is wrong.
+
+use crate::workspace;
+
+#[test]
+fn a_batch_with_a_failed_task_ends_with_the_next_steps() {
+    let ws = workspace();
+    ws.add("a", "exit 3");
+    let resume = |text: &str| {
+        let at = text.find("cf resume ").expect("the batch is named");
+        text[at + 10..at + 18].to_owned()
+    };
+    let output = ws.run(["a"]).code(3).says("cf logs a");
+    let batch = resume(&output.stdout());
+    ws.cf(["explain", "a"])
+        .ok()
+        .says(&format!("cf resume {batch}"));
+    ws.resume([batch.as_str()]).code(3);
+    assert_eq!(ws.attempts("a").len(), 2);
+}
+
+#[test]
+fn a_quiet_batch_with_a_bad_end_says_so_in_one_line() {
+    let ws = workspace();
+    ws.add("bad", "exit 3");
+    ws.add("good", "true");
+    let bad = ws.cf(["run", "bad", "-q"]).code(3);
+    assert!(bad.stdout().is_empty(), "{}", bad.stdout());
+    assert_eq!(bad.stderr().lines().count(), 1, "{}", bad.stderr());
+    let good = ws.cf(["run", "good", "-q"]).ok();
+    assert!(good.text().is_empty(), "{}", good.text());
+}
+
+#[test]
+fn explain_says_how_a_done_task_runs_again() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.run(["a"]).ok();
+    ws.cf(["explain", "a"])
+        .ok()
+        .says("it is done; cf work start a --force runs it again");
+    ws.cf(["work", "start", "a", "--force"]).ok();
+    assert_eq!(ws.attempts("a").len(), 2);
+}
+
+#[test]
+fn explain_says_that_a_task_runs_or_that_its_conductor_is_gone() {
+    let ws = workspace();
+    ws.add("a", "echo $$ > pid; sleep 60");
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("pid");
+    ws.cf(["explain", "a"]).ok().says("it is running");
+    batch.kill9();
+    ws.cf(["explain", "a"])
+        .ok()
+        .says("its conductor is gone: cf resume ");
+    ws.cf(["status"]).ok().says("its conductor is gone");
+    ws.cf(["stop", "--force", &ws.batch_id()]).ok();
+    ws.wait_for_quiet();
+}
+
+#[test]
+fn nothing_ready_makes_no_batch() {
+    let ws = workspace();
+    ws.add("a", "exit 1");
+    ws.run(["a"]).code(3);
+    ws.run(["--all-ready"])
+        .ok()
+        .says("nothing to do: nothing is READY: 1 FAILED");
+    assert_eq!(ws.events_named("BATCH_STARTED").len(), 1);
+    let json = ws.cf(["run", "--all-ready", "--json"]).ok().json();
+    assert!(json["batch"].is_null());
+}
+
+#[test]
+fn an_unknown_engine_is_refused_where_it_is_named() {
+    let ws = workspace();
+    ws.cf(["tasks", "add", "A", "--engine", "claud"])
+        .code(2)
+        .says("did you mean claude-code?");
+    ws.add("a", "true");
+    ws.run(["a", "--engine", "claud"])
+        .code(2)
+        .says("--engine: there is no engine");
+    let plan = ws.plan("[[task]]\ntitle = \"A\"\nengine = \"claud\"\n");
+    ws.run(["--file", plan]).code(2).says("`engine`");
+    let plan = ws.plan("[[task]]\ntitle = \"A\"\nrun = \"true\"\ndepends_on = [\"nobody\"]\n");
+    ws.run(["--file", plan]).code(2).says("`depends_on`");
+}
+
+#[test]
+fn a_broken_configuration_can_be_looked_at() {
+    let ws = workspace();
+    ws.config("retri = 3\n");
+    ws.cf(["config", "show"])
+        .code(2)
+        .says("kill_grace")
+        .says("did you mean `retry`?");
+}
+
+#[test]
+fn what_has_no_json_refuses_it() {
+    let ws = workspace();
+    for words in [
+        &["tasks", "export"][..],
+        &["logs", "a"],
+        &["work", "logs", "a"],
+        &["completions", "bash"],
+    ] {
+        let error = ws.cf(words.iter().chain(&["--json"])).code(2).json_error();
+        assert_eq!(error["error"]["exit_code"], 2, "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn a_duration_behind_wait_for_blockers_is_no_task() {
+    let ws = workspace();
+    ws.cf(["run", "--all-ready", "--wait-for-blockers", "5m"])
+        .code(2)
+        .says("--wait-for-blockers=5m");
+}
+
+#[test]
+fn the_list_of_batches_fits_a_usual_terminal() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.run(["a"]).ok();
+    let list = ws.cf(["work", "batch", "list"]).ok().stdout();
+    assert!(list.lines().all(|line| line.len() <= 80), "{list}");
+    assert!(!list.contains("Conductor"), "{list}");
+}
