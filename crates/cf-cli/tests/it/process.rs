@@ -243,3 +243,38 @@ fn leftovers_may_be_reported_and_left() {
     let left = ws.attempts("a")[0]["left_behind"].as_u64();
     assert!(left.is_some_and(|count| count >= 1), "and said: {left:?}");
 }
+
+/// A container's shell is often led by a process outside its pid namespace: the session's number is 0 there.
+#[test]
+fn a_batch_runs_where_the_leader_of_its_session_is_outside_its_pid_namespace() {
+    let ws = workspace();
+    ws.add("a", "setsid sleep 300 & exit 0");
+    let in_container = |command: &str| {
+        std::process::Command::new("unshare")
+            .args([
+                "--user",
+                "--map-root-user",
+                "--pid",
+                "--fork",
+                "--mount-proc",
+            ])
+            .args(["sh", "-c", command, "sh"])
+            .arg(ws.binary())
+            .arg(ws.root())
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("unshare is part of every Linux system")
+    };
+    let possible = in_container("exit 0");
+    if !possible.status.success() {
+        let why = String::from_utf8_lossy(&possible.stderr).into_owned();
+        eprintln!("not tried: this machine makes no pid namespaces: {why}");
+        return;
+    }
+    let output = in_container(
+        r#"read -r _ _ _ _ _ session _ < /proc/$$/stat; [ "$session" = 0 ] && "$1" -C "$2" work batch run a"#,
+    );
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(ws.status("a"), "DONE");
+    assert_eq!(ws.attempts("a")[0]["left_behind"], 1);
+}

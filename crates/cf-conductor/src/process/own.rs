@@ -7,8 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::{
-    DumpableBehavior, Pid, WaitOptions, getpid, getsid, set_child_subreaper, set_dumpable_behavior,
-    waitpid,
+    DumpableBehavior, Pid, WaitOptions, getpid, set_child_subreaper, set_dumpable_behavior, waitpid,
 };
 
 use super::{Stat, children, own_pid, stat};
@@ -57,9 +56,10 @@ pub fn lock_held(path: &Path) -> bool {
 ///
 /// Whatever this program starts by itself either stays in its session (git, for example) or is named in
 /// `own_children` (the supervisors, each in a session of its own). What comes from below a supervisor is never in this
-/// process's session.
+/// process's session. Its number is read from `/proc`, not by `getsid`: it is 0 where the leader of the session is outside
+/// this pid namespace, as in a container, and `rustix` takes 0 for impossible.
 pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
-    let Ok(session) = getsid(None) else {
+    let Ok(own) = stat(own_pid()) else {
         return Vec::new();
     };
     let own_children: HashSet<i32> = own_children.iter().copied().collect();
@@ -69,7 +69,7 @@ pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
         .filter_map(|pid| stat(pid).ok())
         // Its number may belong to somebody else since.
         .filter(|stat| stat.ppid == own_pid())
-        .filter(|stat| stat.session != session.as_raw_pid())
+        .filter(|stat| stat.session != own.session)
         .collect()
 }
 
