@@ -27,7 +27,7 @@ use crate::settings::Settings;
 use crate::source::GitHubReconciler;
 
 pub use cache::look_up;
-pub(crate) use cache::{comments_of, keep};
+pub(crate) use cache::{comments_of, keep, store_comments};
 pub use import::{
     ImportProgress, ImportRequest, Imported, ImportedTask, IssueFilter, IssueStates, import,
 };

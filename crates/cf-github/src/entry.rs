@@ -182,7 +182,10 @@ impl Entry {
             return true;
         }
         match &self.what {
-            What::Gone { how, looks } => now >= later(self.read_at, look_again(*how, *looks)),
+            What::Gone { how, looks } => match look_again(*how, *looks) {
+                Some(wait) => now >= later(self.read_at, wait),
+                None => self.read_at < want.fresh_after,
+            },
             What::Moved { .. } => now >= later(self.read_at, FINAL),
             What::Is(seen) => {
                 let at = match want.proof {
@@ -255,21 +258,16 @@ impl Entry {
     }
 }
 
-/// How long to wait before looking again for something that was gone on so many looks in a row. The first looks follow
-/// each other soon: three of them are worth a warning.
-fn look_again(how: GoneHow, looks: u32) -> Duration {
-    const SOON: Duration = Duration::from_secs(30);
-    const TEN_MINUTES: Duration = Duration::from_mins(10);
-    if looks < 3 {
-        return SOON;
-    }
-    let longest = match how {
-        GoneHow::Forbidden => Duration::from_mins(30),
-        GoneHow::Deleted | GoneHow::Invisible => Duration::from_hours(6),
+/// How long to wait before looking again for something that was gone on so many looks in a row. None for the first looks:
+/// they follow each other as those at anything else do, since three of them are worth a warning.
+fn look_again(how: GoneHow, looks: u32) -> Option<Duration> {
+    let doublings = looks.checked_sub(3)?.min(16);
+    // Permissions are given while somebody waits for it; what was deleted stays so.
+    let (shortest, longest) = match how {
+        GoneHow::Forbidden => (Duration::from_secs(30), Duration::from_mins(30)),
+        GoneHow::Deleted | GoneHow::Invisible => (Duration::from_mins(10), Duration::from_hours(6)),
     };
-    TEN_MINUTES
-        .saturating_mul(1 << (looks - 3).min(16))
-        .min(longest)
+    Some(shortest.saturating_mul(1 << doublings).min(longest))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
     let mut setup = setup_of(&workspace)?;
     if let Some(source) = &setup.github {
         let wanted = (!only.is_empty()).then_some(only.as_slice());
-        for line in look_up(source, &mut store, wanted)? {
+        for line in look_up(source, &mut store, wanted, !args.dry_run)? {
             console.warn(format_args!("{}", text::line(&line)));
         }
     }

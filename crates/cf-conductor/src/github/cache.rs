@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use cf_core::{Actor, TaskId, Timestamp};
-use cf_github::{CommentAsk, FoundAsk, LinkAsk, Proof, Saved};
+use cf_github::{Answer, CommentAsk, Comments, FoundAsk, Known, LinkAsk, Proof, Read, Saved};
 
 use super::{GithubSource, locked};
-use crate::store::follow::LinkRow;
+use crate::source::github::observe;
+use crate::store::follow::{LinkRow, NewComment};
 use crate::store::{Durability, Reader, Result, Store, Tx, now};
 
 /// What a row was stored under may be older than its commit by so much, so that it is read once more.
@@ -63,7 +64,8 @@ pub(crate) fn keep(tx: &mut Tx<'_>, saved: &Saved) -> Result<()> {
 }
 
 /// Asks GitHub now about everything that these tasks are linked to, waiting for it, and caches the answers. What is
-/// fresh costs nothing. Returns what a person should hear, a line each.
+/// fresh costs nothing. With `takes_comments`, the comments that came are stored with them, to be told by the next pass.
+/// Returns what a person should hear, a line each.
 ///
 /// # Errors
 ///
@@ -72,6 +74,7 @@ pub fn look_up(
     source: &GithubSource,
     store: &mut Store,
     tasks: Option<&[TaskId]>,
+    takes_comments: bool,
 ) -> std::result::Result<Vec<String>, crate::conductor::ConductorError> {
     if !source.is_on() {
         return Ok(Vec::new());
@@ -92,9 +95,9 @@ pub fn look_up(
         source.load(reader)?;
         Ok(rows)
     })?;
+    let rows: Vec<LinkRow> = rows.into_values().flatten().collect();
     let asks: Vec<LinkAsk> = rows
-        .values()
-        .flatten()
+        .iter()
         .map(|row| LinkAsk {
             proof: Proof::Listed,
             comments: Some(comments_of(row)),
@@ -106,17 +109,78 @@ pub fn look_up(
         return Ok(Vec::new());
     }
     let asked_at = Timestamp::now();
-    runtime()?.block_on(source.client().look(&asks));
+    let answers = runtime()?.block_on(source.client().look(&asks));
     source.taking_in(Some(asked_at));
     let saved = source.client().take_changed();
-    if !saved.is_empty() {
-        store.write_as(&Actor::System, Durability::Normal, |tx| keep(tx, &saved))?;
+    let talks: Vec<(&LinkRow, &Read)> = rows
+        .iter()
+        .zip(&answers)
+        .filter(|_| takes_comments)
+        .filter_map(|(row, answer)| match answer {
+            Answer::Known(Known {
+                comments: Comments::Read(read),
+                ..
+            }) => Some((row, read)),
+            _ => None,
+        })
+        .collect();
+    if !(saved.is_empty() && talks.is_empty()) {
+        store.write_as(&Actor::System, Durability::Normal, |tx| {
+            keep(tx, &saved)?;
+            for (row, read) in &talks {
+                // It may have been removed, or moved by another process, since it was asked about.
+                let now = tx.reader().link_row(row.pk)?;
+                if let Some(now) = now.filter(|now| now.link == row.link) {
+                    store_comments(tx, &now, read)?;
+                }
+            }
+            Ok(())
+        })?;
     }
     Ok(source
         .take_notices()
         .iter()
         .map(ToString::to_string)
         .collect())
+}
+
+/// Stores comments with the watermark: what is newer than the link is news; of what is older, the last ones by
+/// people who are trusted are context.
+pub(crate) fn store_comments(tx: &mut Tx<'_>, row: &LinkRow, read: &Read) -> Result<()> {
+    let kept: Vec<NewComment<'_>> = read
+        .list
+        .iter()
+        .filter(|comment| observe::is_kept(comment))
+        .filter_map(|comment| {
+            let news = observe::is_news(row, comment);
+            let trusted = comment.association.is_trusted();
+            (news || trusted).then(|| NewComment {
+                remote_id: &comment.id,
+                author: comment.author.as_deref().unwrap_or("ghost"),
+                trusted,
+                body: &comment.body,
+                at: comment.created_at,
+                news,
+            })
+        })
+        .collect();
+    let first = read.list.first();
+    if row.comments_since.is_none()
+        && read.more
+        && first.is_some_and(|first| observe::is_newer(row, first))
+    {
+        // More is news than the last ones: all from the link on are read next.
+        tx.store_comments(row, &kept, Timestamp::UNIX_EPOCH, Some(row.created_at))?;
+        return Ok(());
+    }
+    let newest = read.list.iter().map(|comment| comment.created_at).max();
+    // Where there is none yet, whatever comes is written after what was read.
+    let since = newest.or_else(|| row.comments_since.is_none().then_some(read.up_to));
+    let is_same = row.comments_seen == Some(read.up_to) && row.comments_since >= since;
+    if !(is_same && kept.is_empty()) {
+        tx.store_comments(row, &kept, read.up_to, since)?;
+    }
+    Ok(())
 }
 
 /// How the comments of a link are asked for: from where the store has them.

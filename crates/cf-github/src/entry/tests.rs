@@ -92,12 +92,13 @@ fn a_list_of_changes_renews_it(proof: Proof, base: i64, checked: i64) -> bool {
     entry(ItemState::Open, 0).is_due(Some(&span), &want(100, 30, proof), at(100))
 }
 
-#[test_case(GoneHow::Invisible, 1 => 30; "the first looks follow soon")]
-#[test_case(GoneHow::Invisible, 2 => 30)]
+#[test_case(GoneHow::Invisible, 1 => 2; "the first looks follow by the interval")]
+#[test_case(GoneHow::Forbidden, 2 => 2)]
 #[test_case(GoneHow::Invisible, 3 => 600)]
 #[test_case(GoneHow::Deleted, 4 => 1200)]
 #[test_case(GoneHow::Deleted, 99 => 21_600; "six hours at most")]
-#[test_case(GoneHow::Forbidden, 99 => 1800; "a permission may be given")]
+#[test_case(GoneHow::Forbidden, 3 => 30; "a permission may be given")]
+#[test_case(GoneHow::Forbidden, 99 => 1800)]
 fn what_is_gone_is_looked_for_again(how: GoneHow, looks: u32) -> i64 {
     let entry = gone(how, looks);
     (1..30_000)

@@ -3,7 +3,7 @@
 use cf_testkit::github::ScriptedGithub;
 
 use super::{configured, following};
-use crate::{until, waiter};
+use crate::{sleeper, until, waiter};
 
 /// Waits until GitHub's clock, which counts whole seconds, has gone on.
 fn next_second() {
@@ -186,4 +186,32 @@ fn a_conductor_killed_at_any_moment_loses_and_repeats_no_comment() {
     batch.wait().ok();
     let comments = ws.show("a")["comments"].as_array().unwrap().len();
     assert_eq!(comments, 6);
+}
+
+#[test]
+fn reconcile_tells_a_comment_once_when_the_conductor_is_gone() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let ws = following(&github);
+    ws.add("keep", &sleeper("keep"));
+    ws.add("a", "cp $CF_PROMPT_FILE prompt");
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    let batch = ws.start(["keep", "a"]);
+    ws.wait_for_pid("keep.pid");
+    batch.kill9();
+    next_second();
+    github.comment("o/r", 12, "mind the gap");
+    next_second();
+    ws.cf(["reconcile", "--dry-run"]).ok().says("1 new comment");
+    assert_eq!(ws.events_of("BATCH_TASK_CONTEXT", "a").len(), 0);
+    ws.cf(["reconcile"]).ok();
+    ws.cf(["tasks", "show", "a"]).ok().says("mind the gap");
+    next_second();
+    ws.cf(["reconcile"]).ok();
+    assert_eq!(ws.events_of("BATCH_TASK_CONTEXT", "a").len(), 1);
+    ws.set("keep", "DONE");
+    ws.cf(["resume"]).ok();
+    let prompt = ws.read("prompt");
+    assert!(prompt.contains("mind the gap"), "{prompt}");
+    assert_eq!(ws.events_of("BATCH_TASK_CONTEXT", "a").len(), 1);
 }

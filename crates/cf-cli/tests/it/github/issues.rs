@@ -253,3 +253,26 @@ fn reconcile_asks_github_and_settles_a_batch_whose_conductor_is_gone() {
     ws.cf(["explain", "a"]).ok().says("issue closed");
     ws.cf(["stop", &ws.batch_id(), "--force"]).ok();
 }
+
+#[test]
+fn a_link_that_leads_nowhere_is_said_once_after_three_passes_and_stops_nothing() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let ws = following(&github);
+    ws.add("a", &waiter("a"));
+    ws.add("b", "true");
+    ws.cf(["tasks", "link", "a", "o/r#99"]).ok();
+    ws.cf(["tasks", "link", "b", "o/r#12"]).ok();
+    let batch = ws.start(["a", "b"]);
+    ws.wait_for_events("SOURCE_NOTICE", "a", 1);
+    let looks = || github.received().len();
+    let so_far = looks();
+    assert!(so_far >= 3, "it was looked for {so_far} times");
+    ws.wait_until("more looks have followed", || looks() >= so_far + 4);
+    ws.touch("a.go");
+    batch.wait().ok();
+    let said = ws.events_of("SOURCE_NOTICE", "a");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0]["data"]["reason"], "linked issue is gone");
+    ws.ended("a", "COMPLETED", "");
+}

@@ -6,15 +6,15 @@ mod tests;
 
 use std::collections::{BTreeSet, HashSet};
 
-use cf_core::{Actor, BatchId, BlockerStatus, EventType, TaskId, Timestamp};
+use cf_core::{Actor, BatchId, BlockerStatus, EventType, TaskId};
 use cf_github::{Answer, Comments, Notice, NoticeKind};
 use cf_reconcile::GONE_PASSES;
 
 use super::looks::{Arrival, Follower};
-use crate::github::keep;
+use crate::github::{keep, store_comments};
 use crate::source::github::{closing, observe};
 use crate::store::event::Event;
-use crate::store::follow::{LinkRow, NewComment};
+use crate::store::follow::LinkRow;
 use crate::store::{Result as StoreResult, Tx};
 
 /// How often one link is followed to where it has moved, before that is taken for a circle.
@@ -154,45 +154,6 @@ impl Arriving<'_> {
         }
         tx.set_link_question(row.pk, None)
     }
-}
-
-/// Stores comments with the watermark: what is newer than the link is news; of what is older, the last ones by
-/// people who are trusted are context.
-fn store_comments(tx: &mut Tx<'_>, row: &LinkRow, read: &cf_github::Read) -> StoreResult<()> {
-    let kept: Vec<NewComment<'_>> = read
-        .list
-        .iter()
-        .filter(|comment| observe::is_kept(comment))
-        .filter_map(|comment| {
-            let news = observe::is_news(row, comment);
-            let trusted = comment.association.is_trusted();
-            (news || trusted).then(|| NewComment {
-                remote_id: &comment.id,
-                author: comment.author.as_deref().unwrap_or("ghost"),
-                trusted,
-                body: &comment.body,
-                at: comment.created_at,
-                news,
-            })
-        })
-        .collect();
-    let first = read.list.first();
-    if row.comments_since.is_none()
-        && read.more
-        && first.is_some_and(|first| observe::is_newer(row, first))
-    {
-        // More is news than the last ones: all from the link on are read next.
-        tx.store_comments(row, &kept, Timestamp::UNIX_EPOCH, Some(row.created_at))?;
-        return Ok(());
-    }
-    let newest = read.list.iter().map(|comment| comment.created_at).max();
-    // Where there is none yet, whatever comes is written after what was read.
-    let since = newest.or_else(|| row.comments_since.is_none().then_some(read.up_to));
-    let is_same = row.comments_seen == Some(read.up_to) && row.comments_since >= since;
-    if !(is_same && kept.is_empty()) {
-        tx.store_comments(row, &kept, read.up_to, since)?;
-    }
-    Ok(())
 }
 
 const fn has_comments(answer: &Answer) -> bool {

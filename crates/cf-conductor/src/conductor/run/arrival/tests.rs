@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use cf_core::{Asker, Link, LinkKind, TaskStatus};
+use cf_core::{Asker, Link, LinkKind, TaskStatus, Timestamp};
 use cf_github::{
     Association, CloseReason, Comment, Gone, GoneHow, Item, ItemState, Known, Read, Why,
 };
