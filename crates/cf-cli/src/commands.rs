@@ -21,7 +21,6 @@ use cf_conductor::store::{Reader, Store, StoreError};
 use cf_core::{Actor, TaskId, TaskLabel, TaskRef};
 
 use crate::args::github::PrCommand;
-use crate::args::tasks::TasksCommand;
 use crate::args::work::{BatchCommand, WorkCommand};
 use crate::args::{Cli, Command};
 use crate::console::Console;
@@ -76,7 +75,6 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
 /// Refuses `--json` where what is printed is a text of its own: a plan, a log, a script.
 fn refuse_json(command: &Command) -> Result<(), CliError> {
     let (words, what) = match command {
-        Command::Tasks(TasksCommand::Export(_)) => ("tasks export", "a plan file"),
         Command::Work(WorkCommand::Logs(_)) | Command::Logs(_) => ("work logs", "a log"),
         Command::Completions(_) => ("completions", "a script"),
         _ => return Ok(()),

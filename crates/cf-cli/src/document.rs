@@ -23,8 +23,18 @@ const MOST_PROBLEMS: usize = 20;
 pub(crate) struct Document {
     name: String,
     text: String,
+    precision: Precision,
     /// Where each line break is, found when a line is first asked for: asking for many costs no more than reading once.
     breaks: OnceCell<Vec<usize>>,
+}
+
+/// How closely complaints say where something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Precision {
+    /// In a file that people write line by line the line is enough.
+    Line,
+    /// Other programs write everything into one line.
+    Column,
 }
 
 /// A file that cannot be used.
@@ -46,7 +56,8 @@ pub(crate) enum DocumentError {
 /// One thing that is wrong in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    pub(crate) line: usize,
+    /// The line, or the line and the column with a colon between them.
+    pub(crate) place: String,
     pub(crate) message: String,
 }
 
@@ -64,7 +75,7 @@ impl Problems {
             .list
             .iter()
             .take(MOST_PROBLEMS)
-            .map(|p| format!("{}:{}: {}", self.name, p.line, p.message));
+            .map(|p| format!("{}:{}: {}", self.name, p.place, p.message));
         let hidden = self.list.len().saturating_sub(MOST_PROBLEMS);
         shown.chain((hidden > 0).then(|| format!("{}: and {hidden} more", self.name)))
     }
@@ -138,7 +149,16 @@ impl Document {
         Self {
             name: name.to_owned(),
             text,
+            precision: Precision::Line,
             breaks: OnceCell::new(),
+        }
+    }
+
+    /// The same, and complaints name the column as well as the line.
+    pub(crate) fn with_columns(self) -> Self {
+        Self {
+            precision: Precision::Column,
+            ..self
         }
     }
 
@@ -152,16 +172,45 @@ impl Document {
         &self.text
     }
 
-    /// The line, counted from 1, of a byte offset.
-    pub(crate) fn line(&self, at: usize) -> usize {
-        let breaks = self.breaks.get_or_init(|| {
+    fn breaks(&self) -> &[usize] {
+        self.breaks.get_or_init(|| {
             let bytes = self.text.bytes().enumerate();
             bytes
                 .filter(|(_, byte)| *byte == b'\n')
                 .map(|(at, _)| at)
                 .collect()
-        });
-        breaks.partition_point(|newline| *newline < at) + 1
+        })
+    }
+
+    /// The line, counted from 1, of a byte offset.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        self.breaks().partition_point(|newline| *newline < at) + 1
+    }
+
+    /// The byte offset of the first byte of a line.
+    fn start_of(&self, line: usize) -> usize {
+        let before = line.checked_sub(2).and_then(|at| self.breaks().get(at));
+        before.map_or(0, |newline| newline + 1)
+    }
+
+    /// The byte offset of a line and a byte in it, both counted from 1.
+    pub(crate) fn offset(&self, line: usize, byte: usize) -> usize {
+        (self.start_of(line) + byte.saturating_sub(1)).min(self.text.len())
+    }
+
+    /// Where a byte offset is, as complaints say it: the line, or the line and the column in characters.
+    pub(crate) fn place(&self, at: usize) -> String {
+        let line = self.line(at);
+        match self.precision {
+            Precision::Line => line.to_string(),
+            Precision::Column => {
+                let before = self.text.get(self.start_of(line)..at).unwrap_or_default();
+                format!(
+                    "{line}:{}",
+                    before.trim_start_matches('\u{feff}').chars().count() + 1
+                )
+            }
+        }
     }
 
     /// Reads the text as TOML.
@@ -259,7 +308,7 @@ impl<'d> Complaints<'d> {
                 .list
                 .into_iter()
                 .map(|(at, message)| Problem {
-                    line: self.document.line(at),
+                    place: self.document.place(at),
                     message,
                 })
                 .collect(),

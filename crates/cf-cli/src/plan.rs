@@ -1,9 +1,11 @@
-//! Plan files: tasks to import or run, and settings of the run, as TOML.
+//! Plan files: tasks to import or run, and settings of the run, as TOML, JSON or CSV.
 //!
 //! Reading is strict and complains about everything at once, with lines. What a plan says about tasks that are not in
-//! it (its dependencies on stored tasks) is left to whoever has the store. [`write()`] is the inverse: what it writes
+//! it (its dependencies on stored tasks) is left to whoever has the store. What [`write_toml`] and [`write_json`] write
 //! reads back to the same tasks.
 
+mod csv;
+mod json;
 mod write;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,10 +18,31 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::{self, EngineName, Layer, Limit, Value as _, integer};
 use crate::document::{Complaints, Document, DocumentError, article, nearest};
-pub(crate) use write::{Exported, write};
+pub(crate) use write::{Exported, write_json, write_toml};
 
 /// The largest priority; 0 is most urgent.
 pub(crate) const LAST_PRIORITY: i64 = 1_000_000;
+
+/// How a plan is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PlanFormat {
+    // The words explain themselves; documentation would put a line of its own into the help text.
+    Toml,
+    Json,
+    Csv,
+}
+
+impl PlanFormat {
+    /// The format that the name of a file asks for; TOML unless it ends in `.json` or `.csv`.
+    pub(crate) fn of(path: &Path) -> Self {
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+        match ending.as_deref().and_then(|ending| ending.to_str()) {
+            Some("json") => Self::Json,
+            Some("csv") => Self::Csv,
+            _ => Self::Toml,
+        }
+    }
+}
 
 /// A plan as read: every task is possible in itself, no key stands twice, and the dependencies among them have no
 /// cycle.
@@ -36,8 +59,10 @@ pub(crate) struct Plan {
 /// One `[[task]]`.
 #[derive(Debug)]
 pub(crate) struct PlanTask {
-    /// The line of its `[[task]]`.
+    /// The line where it begins.
     pub(crate) line: usize,
+    /// Where it begins, as messages say it: the file and the line, or more.
+    pub(crate) place: String,
     /// Its own fields.
     pub(crate) spec: TaskSpec,
     /// What it depends on: keys of this plan, or names of stored tasks.
@@ -52,20 +77,46 @@ impl Plan {
     /// # Errors
     ///
     /// The file cannot be read, or everything that is wrong in it.
-    pub(crate) fn read(path: &Path) -> Result<Self, DocumentError> {
-        Self::from_document(&Document::read(path)?)
+    pub(crate) fn read(path: &Path, format: PlanFormat) -> Result<Self, DocumentError> {
+        Self::from_document(Document::read(path)?, format)
     }
 
-    fn from_document(document: &Document) -> Result<Self, DocumentError> {
-        let table = document.table()?;
-        let mut complaints = Complaints::new(document);
+    /// Reads a plan from a text.
+    #[cfg(test)]
+    pub(crate) fn parse(name: &str, text: &str, format: PlanFormat) -> Result<Self, DocumentError> {
+        Self::from_document(Document::new(name, text.to_owned()), format)
+    }
+
+    fn from_document(document: Document, format: PlanFormat) -> Result<Self, DocumentError> {
+        match format {
+            PlanFormat::Toml => {
+                let table = document.table()?;
+                Self::from_table(&table, &document, Complaints::new(&document))
+            }
+            PlanFormat::Json | PlanFormat::Csv => {
+                let document = document.with_columns();
+                let mut complaints = Complaints::new(&document);
+                let table = match format {
+                    PlanFormat::Csv => csv::table(&document, &mut complaints),
+                    _ => json::table(&document, &mut complaints),
+                };
+                Self::from_table(&table, &document, complaints)
+            }
+        }
+    }
+
+    fn from_table(
+        table: &DeTable<'_>,
+        document: &Document,
+        mut complaints: Complaints<'_>,
+    ) -> Result<Self, DocumentError> {
         let mut plan = Self {
             name: document.name().to_owned(),
             tasks: Vec::new(),
             batch: Layer::default(),
         };
         let mut spans = Vec::new();
-        for (key, value) in &table {
+        for (key, value) in table {
             match key.get_ref().as_ref() {
                 "task" => match value.get_ref().as_array() {
                     Some(list) => {
@@ -84,7 +135,8 @@ impl Plan {
                     }
                     None => complaints.at(
                         &key.span(),
-                        "tasks are written as `[[task]]`, with two brackets".to_owned(),
+                        "tasks are a list, in TOML written as `[[task]]`, with two brackets"
+                            .to_owned(),
                     ),
                 },
                 "batch" => {
@@ -176,6 +228,7 @@ fn read_task(
 ) -> PlanTask {
     let mut task = PlanTask {
         line: document.line(at),
+        place: format!("{}:{}", document.name(), document.place(at)),
         spec: TaskSpec::default(),
         depends_on: Vec::new(),
         links: Vec::new(),

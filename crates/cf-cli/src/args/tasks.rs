@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::values::{key, status, value, variable, whole_number};
 use crate::config::{EngineName, Limit};
-use crate::plan::LAST_PRIORITY;
+use crate::plan::{LAST_PRIORITY, PlanFormat};
 
 /// `cf tasks …`.
 #[derive(Debug, Subcommand)]
@@ -48,7 +48,8 @@ Examples:
     Unlink(UnlinkArgs),
     /// Add the tasks of a plan file, or update those with the same key
     #[command(
-        after_help = "Statuses are left alone. Everything of a plan is imported, or nothing."
+        after_help = "Statuses are left alone. Everything of a plan is imported, or nothing. In CSV the first line \
+                            names the columns, which are the fields of [[task]] and env.NAME."
     )]
     Import(ImportArgs),
     /// Write tasks as a plan file, which imports to the same
@@ -257,6 +258,17 @@ pub(crate) struct ImportArgs {
     /// The plan file; `-` reads standard input
     #[arg(value_name = "PLAN")]
     pub(crate) file: PathBuf,
+    /// How it is written [default: by the name's ending, else toml]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<PlanFormat>,
+}
+
+/// How exported tasks are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    // The words explain themselves.
+    Toml,
+    Json,
 }
 
 /// `cf tasks export`.
@@ -268,6 +280,9 @@ pub(crate) struct ExportArgs {
     /// Write to a file instead of standard output
     #[arg(short, long, value_name = "F")]
     pub(crate) output: Option<PathBuf>,
+    /// How to write them [default: json with --json or for a file.json, else toml]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<ExportFormat>,
 }
 
 /// How a graph is drawn.

@@ -5,8 +5,16 @@ use proptest::prelude::*;
 use test_case::test_case;
 
 fn read(text: &str) -> Result<Plan, String> {
-    let document = Document::new("plan.toml", text.to_owned());
-    Plan::from_document(&document).map_err(|error| error.to_string())
+    read_as(text, PlanFormat::Toml)
+}
+
+fn read_as(text: &str, format: PlanFormat) -> Result<Plan, String> {
+    let name = match format {
+        PlanFormat::Toml => "plan.toml",
+        PlanFormat::Json => "plan.json",
+        PlanFormat::Csv => "plan.csv",
+    };
+    Plan::parse(name, text, format).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -56,7 +64,7 @@ depends_on = ["a", "1234"]
 }
 
 #[test_case("[[task]]\ntitel = \"x\"\nkey = \"a\"" => "plan.toml:2: unknown key `titel` in [[task]]; did you mean `title`?"; "a typing error")]
-#[test_case("[task]\ntitle = \"x\"" => "plan.toml:1: tasks are written as `[[task]]`, with two brackets"; "one bracket")]
+#[test_case("[task]\ntitle = \"x\"" => "plan.toml:1: tasks are a list, in TOML written as `[[task]]`, with two brackets"; "one bracket")]
 #[test_case("tasks = 1" => "plan.toml:1: unknown key `tasks` in a plan; did you mean `task`?"; "an unknown table")]
 #[test_case("[[task]]\nrun = \"x\"" => "plan.toml:1: a task needs a `title`"; "no title")]
 #[test_case("[[task]]\ntitle = \" \"" => "plan.toml:2: `title`: a title cannot be empty"; "an empty title")]
@@ -76,6 +84,85 @@ depends_on = ["a", "1234"]
 #[test_case("[batch]\nmax_parallel = 0" => "plan.toml:2: `max_parallel`: 0 is not allowed: expected a whole number from 1 to 10000"; "no agents")]
 fn a_wrong_plan_is_told(text: &str) -> String {
     read(text).unwrap_err()
+}
+
+#[test]
+fn a_plan_in_json_or_csv_is_the_plan_in_toml() {
+    let toml = r#"
+[[task]]
+key = "a"
+title = "First, \"quoted\""
+description = "several\nlines"
+run = "true"
+priority = 2
+timeout = "10m"
+env = { A = "1" }
+issue = "o/r#1"
+
+[[task]]
+key = "b"
+title = "Second"
+engine = "codex"
+depends_on = ["a", "1234"]
+pr = ["o/r#2", "o/r#3"]
+"#;
+    let json = r#"{"task": [
+        {"key": "a", "title": "First, \"quoted\"", "description": "several\nlines", "run": "true", "priority": 2,
+         "timeout": "10m", "env": {"A": "1"}, "issue": "o/r#1", "model": null},
+        {"key": "b", "title": "Second", "engine": "codex", "depends_on": ["a", "1234"], "pr": ["o/r#2", "o/r#3"]}
+    ]}"#;
+    let csv = "\u{feff}key,title,description,run,priority,timeout,env.A,issue,pr,engine,depends_on\r\n\
+               a,\"First, \"\"quoted\"\"\",\"several\nlines\",true,2,10m,1,o/r#1,,,\r\n\r\n\
+               b,Second,,,,,,,o/r#2 o/r#3,codex,\"a, 1234\"";
+    let told = |plan: Plan| {
+        let tasks = plan.tasks.into_iter();
+        tasks
+            .map(|task| (task.spec, task.depends_on, task.links))
+            .collect::<Vec<_>>()
+    };
+    let expected = told(read(toml).unwrap());
+    assert_eq!(told(read_as(json, PlanFormat::Json).unwrap()), expected);
+    assert_eq!(told(read_as(csv, PlanFormat::Csv).unwrap()), expected);
+    let list = json.trim_start_matches("{\"task\": ").trim_end_matches('}');
+    assert_eq!(told(read_as(list, PlanFormat::Json).unwrap()), expected);
+}
+
+#[test]
+fn a_plan_in_json_may_hold_settings_of_the_run() {
+    let plan = read_as(
+        r#"{"batch": {"max_parallel": 3}, "task": []}"#,
+        PlanFormat::Json,
+    )
+    .unwrap();
+    assert_eq!(plan.batch.max_parallel.unwrap().value.0, 3);
+}
+
+#[test_case("[{\"title\": \"t\", \"titel\": 1}]" => "plan.json:1:17: unknown key `titel` in [[task]]; did you mean `title`?"; "a typing error")]
+#[test_case("[\n {\"title\": \"ü\", \"priority\": -1}]" => "plan.json:2:29: `priority`: -1 is not allowed: expected a whole number from 0 (most urgent) to 1000000"; "a negative priority")]
+#[test_case("[{\"title\": \"t\"" => "plan.json:1:14: EOF while parsing an object"; "cut off")]
+#[test_case("[{\"title\": \"t\"},\n 5]" => "plan.json:2:2: `task` must be a table, not an integer"; "a number for a task")]
+#[test_case("[{\"title\": \"t\", \"title\": \"u\"}]" => "plan.json:1:17: duplicate key `title`"; "a duplicate field")]
+#[test_case("[{\"title\": \"t\", \"depends_on\": [null]}]" => "plan.json:1:32: `null` cannot stand in a list"; "nothing in a list")]
+#[test_case("[{\"title\": null}]" => "plan.json:1:2: a task needs a `title`"; "no title")]
+#[test_case("\"plan\"" => "plan.json:1:1: expected a list of tasks, or an object with `task`, found a string"; "a text")]
+#[test_case("[[[[[[[[[[1]]]]]]]]]]" => "plan.json:1:2: `task` must be a table, not an array\nplan.json:1:10: a plan does not nest so deep"; "nested")]
+fn a_wrong_plan_in_json_is_told(text: &str) -> String {
+    read_as(text, PlanFormat::Json).unwrap_err()
+}
+
+#[test_case("title,prio\na,1" => "plan.csv:1:7: unknown column `prio`; did you mean `priority`?"; "an unknown column")]
+#[test_case("title,title\na,b" => "plan.csv:1:7: the column `title` stands twice"; "a column twice")]
+#[test_case("title,env\na,b" => "plan.csv:1:7: unknown column `env`; a variable is a column `env.NAME`"; "variables in one cell")]
+#[test_case("key\na\nb" => "plan.csv:2:1: a task needs a `title`\nplan.csv:3:1: a task needs a `title`"; "no titles")]
+#[test_case("title,priority\nä,1\nb,high" => "plan.csv:3:3: `priority`: expected a whole number from 0 (most urgent) to 1000000, found a string"; "a priority in words")]
+#[test_case("title,key\na,x\n\nb,x" => "plan.csv:4:1: the key `x` stands already at the task in line 2"; "a key twice")]
+#[test_case("title,key\na,x,y\nb" => "plan.csv:2:5: this row has 3 cells, and there are 2 columns\nplan.csv:3:1: this row has 1 cells, and there are 2 columns"; "rows of other lengths")]
+#[test_case("title\n\"a" => "plan.csv:2:1: this quotation mark is never closed"; "an open quotation")]
+#[test_case("title\na \"b\"" => "plan.csv:2:3: a cell with a quotation mark must stand in quotation marks, and the mark be doubled"; "a bare quotation mark")]
+#[test_case("title\n\"a\"b" => "plan.csv:2:4: after a closing quotation mark there must be a comma or the end of the line"; "text behind a quotation")]
+#[test_case("" => "plan.csv:1:1: the first line must name the columns; `title` is needed"; "nothing")]
+fn a_wrong_plan_in_csv_is_told(text: &str) -> String {
+    read_as(text, PlanFormat::Csv).unwrap_err()
 }
 
 #[test]
@@ -114,19 +201,25 @@ proptest! {
             timeout: timeout.map(std::time::Duration::from_millis),
             ..TaskSpec::default()
         };
-        let mut text = Vec::new();
-        let task = Exported { key: "k".to_owned(), spec: &spec, depends_on: vec!["x\"y".to_owned()], links: &links };
-        write(&mut text, &task).unwrap();
-        let plan = read(&String::from_utf8(text).unwrap()).unwrap();
-        prop_assert_eq!(&plan.tasks[0].spec, &spec);
-        prop_assert_eq!(&plan.tasks[0].depends_on, &[TaskRef::new("x\"y")]);
-        let mut expected = links;
+        let tasks =
+            [Exported { key: "k".to_owned(), spec: &spec, depends_on: vec!["x\"y".to_owned()], links: &links }];
+        let (mut toml, mut json) = (Vec::new(), Vec::new());
+        write_toml(&mut toml, &tasks).unwrap();
+        write_json(&mut json, &tasks).unwrap();
+        let mut expected = links.clone();
         expected.sort_by_key(|link| link.kind);
-        prop_assert_eq!(&plan.tasks[0].links, &expected);
+        for (text, format) in [(toml, PlanFormat::Toml), (json, PlanFormat::Json)] {
+            let plan = read_as(&String::from_utf8(text).unwrap(), format).unwrap();
+            prop_assert_eq!(&plan.tasks[0].spec, &spec);
+            prop_assert_eq!(&plan.tasks[0].depends_on, &[TaskRef::new("x\"y")]);
+            prop_assert_eq!(&plan.tasks[0].links, &expected);
+        }
     }
 
     #[test]
     fn no_text_makes_it_panic(text in "([a-z\\[\\]=\"'{}\n .#0-9_-]|task|title|key){0,60}") {
-        let _ = read(&text);
+        for format in [PlanFormat::Toml, PlanFormat::Json, PlanFormat::Csv] {
+            let _ = read_as(&text, format);
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! Writes tasks as a plan file that reads back to the same tasks.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use cf_conductor::store::task::TaskSpec;
 use cf_core::{Link, LinkKind, format_duration};
+use serde::Serialize;
 
 /// One task to be written.
 #[derive(Debug)]
@@ -18,12 +20,91 @@ pub(crate) struct Exported<'t> {
     pub(crate) links: &'t [Link],
 }
 
-/// Writes one `[[task]]`. Fields that are not set are left out.
+impl Exported<'_> {
+    /// The addresses of its links of one kind.
+    fn urls(&self, kind: LinkKind) -> Vec<String> {
+        let links = self.links.iter().filter(|link| link.kind == kind);
+        links.map(Link::url).collect()
+    }
+}
+
+/// Writes tasks as `[[task]]` tables. Fields that are not set are left out.
 ///
 /// # Errors
 ///
 /// The writer refuses.
-pub(crate) fn write(out: &mut impl Write, task: &Exported<'_>) -> io::Result<()> {
+pub(crate) fn write_toml(out: &mut impl Write, tasks: &[Exported<'_>]) -> io::Result<()> {
+    for (at, task) in tasks.iter().enumerate() {
+        if at > 0 {
+            writeln!(out)?;
+        }
+        write_table(out, task)?;
+    }
+    Ok(())
+}
+
+/// Writes tasks as a list of objects. Fields that are not set are left out.
+///
+/// # Errors
+///
+/// The writer refuses.
+pub(crate) fn write_json(out: &mut impl Write, tasks: &[Exported<'_>]) -> io::Result<()> {
+    let tasks: Vec<Object<'_>> = tasks.iter().map(Object::new).collect();
+    serde_json::to_writer_pretty(&mut *out, &tasks)?;
+    writeln!(out)
+}
+
+/// A task as an object; its fields have the names and the order of a `[[task]]`.
+#[derive(Serialize)]
+struct Object<'t> {
+    key: &'t str,
+    title: &'t str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'t str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<&'t str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify: Option<&'t str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<&'t str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'t str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    depends_on: &'t [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    env: &'t BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    issue: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pr: Vec<String>,
+}
+
+impl<'t> Object<'t> {
+    fn new(task: &'t Exported<'t>) -> Self {
+        let spec = task.spec;
+        Self {
+            key: &task.key,
+            title: &spec.title,
+            description: &spec.description,
+            run: spec.run.as_deref(),
+            verify: spec.verify.as_deref(),
+            engine: spec.engine.as_deref(),
+            model: spec.model.as_deref(),
+            depends_on: &task.depends_on,
+            priority: (spec.priority != 0).then_some(spec.priority),
+            timeout: spec.timeout.map(format_duration),
+            env: &spec.env,
+            issue: task.urls(LinkKind::Issue),
+            pr: task.urls(LinkKind::Pr),
+        }
+    }
+}
+
+fn write_table(out: &mut impl Write, task: &Exported<'_>) -> io::Result<()> {
     let spec = task.spec;
     writeln!(out, "[[task]]")?;
     writeln!(out, "key = {}", string(&task.key))?;
@@ -63,13 +144,7 @@ pub(crate) fn write(out: &mut impl Write, task: &Exported<'_>) -> io::Result<()>
         writeln!(out, "env = {{ {} }}", pairs.join(", "))?;
     }
     for (name, kind) in [("issue", LinkKind::Issue), ("pr", LinkKind::Pr)] {
-        let urls: Vec<String> = task
-            .links
-            .iter()
-            .filter(|link| link.kind == kind)
-            .map(Link::url)
-            .collect();
-        match urls.as_slice() {
+        match task.urls(kind).as_slice() {
             [] => {}
             [one] => writeln!(out, "{name} = {}", string(one))?,
             several => writeln!(out, "{name} = {}", list(several.iter().map(String::as_str)))?,

@@ -123,23 +123,32 @@ fn caption(node: &Node, line_break: &str, escape: fn(&str) -> String) -> String 
 }
 
 /// Mermaid takes entities by number or name, written with `#` in place of `&`.
+///
+/// A percent sign could begin a directive (`%%{init…}%%` is looked for in the whole text before it is parsed), a colon
+/// a style, and `&` an entity of HTML.
 fn mermaid(text: &str) -> String {
+    use std::fmt::Write as _;
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '"' => escaped.push_str("#quot;"),
-            '#' => escaped.push_str("#35;"),
             '<' => escaped.push_str("#lt;"),
             '>' => escaped.push_str("#gt;"),
-            '`' => escaped.push_str("#96;"),
+            '&' => escaped.push_str("#amp;"),
+            '#' | '%' | '`' | ':' | '\\' => {
+                let _ = write!(escaped, "#{};", u32::from(c));
+            }
             c => escaped.push(c),
         }
     }
     escaped
 }
 
+/// In a quoted label Graphviz reads backslashes and the entities of HTML.
 fn dot(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
+    text.replace('&', "&amp;")
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
 }
 
 #[cfg(test)]
@@ -194,6 +203,15 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("    n1 --> n2\n"), "{text}");
+    }
+
+    #[test]
+    fn no_title_becomes_a_directive_a_style_or_an_entity() {
+        assert_eq!(
+            mermaid("%%{init: {}}%% style x:#fff; &lt;"),
+            "#37;#37;{init#58; {}}#37;#37; style x#58;#35;fff; #amp;lt;"
+        );
+        assert_eq!(dot("a\\\"];&lt;"), "a\\\\\\\"];&amp;lt;");
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod help;
 mod json;
 mod next_steps;
 mod plan_and_config;
+mod plan_formats;
 mod plan_shown;
 mod process;
 mod reconcile;

@@ -22,7 +22,7 @@ use crate::args::work::StartArgs;
 use crate::config::{Layer, Origin, Places, Setting};
 use crate::console::{self, Console};
 use crate::error::CliError;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanFormat};
 use crate::progress::preview;
 use crate::workspace;
 
@@ -89,7 +89,7 @@ pub(in crate::commands) fn resolve(
 
 /// A plan file is tried on a copy first: what cannot be run leaves nothing behind, not even a workspace.
 fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
-    let mut plan = Plan::read(file)?;
+    let mut plan = Plan::read(file, PlanFormat::of(file))?;
     let folder = folder_of(file)?;
     workspace::refuse_unreadable(&folder)?;
     let found = Workspace::discover(&folder)?;
@@ -122,10 +122,7 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     run.refuse_unknown_engine(&setup)?;
     for task in &plan.tasks {
         if let Some(engine) = &task.spec.engine {
-            let place = format!(
-                "{}:{}: task \"{}\": `engine`",
-                plan.name, task.line, task.spec.title
-            );
+            let place = format!("{}: task \"{}\": `engine`", task.place, task.spec.title);
             known_engine(&place, engine, &setup.engines)?;
         }
     }

@@ -5,14 +5,17 @@ use std::io::Write;
 
 use cf_conductor::store::task::{Task, TaskEdit, TaskSpec};
 use cf_conductor::store::{Reader, StoreError, Tx};
+use cf_conductor::workspace::Workspace;
 use cf_core::{TaskId, TaskRef};
 use serde_json::json;
 
+use super::super::batch::{known_engine, resolve};
 use super::super::{Ended, find_task};
-use crate::args::tasks::{ExportArgs, ImportArgs};
+use crate::args::tasks::{ExportArgs, ExportFormat, ImportArgs};
+use crate::config::{ConfigError, Layer};
 use crate::console::{self, Console};
 use crate::error::CliError;
-use crate::plan::{Exported, Plan, PlanTask, write};
+use crate::plan::{Exported, Plan, PlanFormat, PlanTask, write_json, write_toml};
 use crate::workspace;
 
 /// What an import did, in the order of the plan.
@@ -25,8 +28,10 @@ pub(in crate::commands) struct Imported {
 
 /// `cf tasks import`.
 pub(super) fn import(args: &ImportArgs, console: &Console) -> Ended {
-    let plan = Plan::read(&args.file)?;
-    let (_, mut store, actor) = workspace::open_to_write()?;
+    let format = args.format.unwrap_or_else(|| PlanFormat::of(&args.file));
+    let plan = Plan::read(&args.file, format)?;
+    let (workspace, mut store, actor) = workspace::open_to_write()?;
+    refuse_unknown_engines(&plan, &workspace)?;
     let imported = store
         .write(&actor, |tx| import_plan(tx, &plan))
         .map_err(CliError::of_plan)?;
@@ -41,6 +46,22 @@ pub(super) fn import(args: &ImportArgs, console: &Console) -> Ended {
         ))?;
     }
     Ok(0)
+}
+
+/// A task with an engine that nobody knows would only fail later.
+fn refuse_unknown_engines(plan: &Plan, workspace: &Workspace) -> Result<(), CliError> {
+    if plan.tasks.iter().all(|task| task.spec.engine.is_none()) {
+        return Ok(());
+    }
+    let layer = resolve(Some(workspace), Layer::default(), Layer::default())?;
+    let engines = layer.engines().map_err(ConfigError::from)?;
+    for task in &plan.tasks {
+        if let Some(engine) = &task.spec.engine {
+            let place = format!("{}: task \"{}\": `engine`", task.place, task.spec.title);
+            known_engine(&place, engine, &engines)?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds the tasks of a plan, or updates those that have the same key, within one transaction. Statuses are left alone.
@@ -138,9 +159,8 @@ fn outside(
             let likely = near.or_else(|| similar.first().cloned());
             Err(StoreError::Refused {
                 what: format!(
-                    "{}:{}: task \"{}\": `depends_on`: {:?} is neither in the plan nor in the workspace",
-                    plan.name,
-                    task.line,
+                    "{}: task \"{}\": `depends_on`: {:?} is neither in the plan nor in the workspace",
+                    task.place,
                     task.spec.title,
                     given.as_str()
                 ),
@@ -153,46 +173,15 @@ fn outside(
 
 /// `cf tasks export`.
 pub(super) fn export(args: &ExportArgs, console: &Console) -> Ended {
+    let format = export_format(args, console)?;
     let (_, store) = workspace::open_to_read()?;
     let actor = cf_conductor::caller::actor(&store)?;
-    let mut text = Vec::new();
-    let count = store.read(|reader| {
+    let (text, count) = store.read(|reader| {
         let mut chosen = Vec::new();
         for given in &args.tasks {
             chosen.push(find_task(reader, &actor, given)?);
         }
-        let mut views = Vec::new();
-        reader.tasks(&[], |view| {
-            if chosen.is_empty() || chosen.contains(&view.task.id) {
-                views.push(view);
-            }
-            Ok(())
-        })?;
-        let links = reader.links_by_task()?;
-        let written: HashMap<TaskId, String> = views
-            .iter()
-            .map(|view| (view.task.id, written_key(&view.task)))
-            .collect();
-        for (at, view) in views.iter().enumerate() {
-            if at > 0 {
-                text.push(b'\n');
-            }
-            let mut depends_on = Vec::new();
-            for on in &view.depends_on {
-                depends_on.push(match written.get(on) {
-                    Some(key) => key.clone(),
-                    None => written_key(&reader.task(*on)?),
-                });
-            }
-            let task = Exported {
-                key: written[&view.task.id].clone(),
-                spec: &spec(&view.task),
-                depends_on,
-                links: links.get(&view.task.id).map_or(&[], Vec::as_slice),
-            };
-            write(&mut text, &task).expect("memory takes every byte");
-        }
-        Ok(views.len())
+        exported(reader, &chosen, format)
     })?;
     if let Some(path) = &args.output {
         std::fs::write(path, &text).map_err(|source| CliError::File {
@@ -200,13 +189,77 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Ended {
             path: path.clone(),
             source,
         })?;
-        console.say(format_args!("wrote {count} tasks to {}", path.display()))?;
+        if console.json {
+            console::print_json(&json!({ "file": path, "tasks": count }))?;
+        } else {
+            console.say(format_args!("wrote {count} tasks to {}", path.display()))?;
+        }
     } else {
         let mut out = console::out();
         out.write_all(&text)?;
         out.flush()?;
     }
     Ok(0)
+}
+
+fn export_format(args: &ExportArgs, console: &Console) -> Result<ExportFormat, CliError> {
+    let on_screen = args.output.is_none() && console.json;
+    match (args.format, &args.output) {
+        (Some(ExportFormat::Toml), None) if on_screen => Err(CliError::usage(
+            "`--json` and `--format toml` contradict each other",
+            "give one of the two",
+        )),
+        (Some(format), _) => Ok(format),
+        (None, None) if on_screen => Ok(ExportFormat::Json),
+        (None, Some(path)) if PlanFormat::of(path) == PlanFormat::Json => Ok(ExportFormat::Json),
+        (None, _) => Ok(ExportFormat::Toml),
+    }
+}
+
+/// The plan of some tasks, or of all when none is chosen, and how many there are in it.
+fn exported(
+    reader: &Reader<'_>,
+    chosen: &[TaskId],
+    format: ExportFormat,
+) -> Result<(Vec<u8>, usize), StoreError> {
+    let mut views = Vec::new();
+    reader.tasks(&[], |view| {
+        if chosen.is_empty() || chosen.contains(&view.task.id) {
+            views.push((spec(&view.task), view));
+        }
+        Ok(())
+    })?;
+    let links = reader.links_by_task()?;
+    let position: HashMap<TaskId, usize> = views
+        .iter()
+        .enumerate()
+        .map(|(at, (_, view))| (view.task.id, at))
+        .collect();
+    let mut tasks = Vec::with_capacity(views.len());
+    for (spec, view) in &views {
+        // By place in the plan: ids are others in every workspace, and an import has to write the same again.
+        let mut depends_on = Vec::new();
+        for on in &view.depends_on {
+            depends_on.push(match position.get(on) {
+                Some(at) => (*at, written_key(&views[*at].1.task)),
+                None => (usize::MAX, written_key(&reader.task(*on)?)),
+            });
+        }
+        depends_on.sort();
+        tasks.push(Exported {
+            key: written_key(&view.task),
+            spec,
+            depends_on: depends_on.into_iter().map(|(_, key)| key).collect(),
+            links: links.get(&view.task.id).map_or(&[], Vec::as_slice),
+        });
+    }
+    let mut text = Vec::new();
+    match format {
+        ExportFormat::Toml => write_toml(&mut text, &tasks),
+        ExportFormat::Json => write_json(&mut text, &tasks),
+    }
+    .expect("memory takes every byte");
+    Ok((text, tasks.len()))
 }
 
 /// The key under which a task is written; without one, its id serves.
@@ -230,3 +283,6 @@ fn spec(task: &Task) -> TaskSpec {
         priority: task.priority,
     }
 }
+
+#[cfg(test)]
+mod tests;
