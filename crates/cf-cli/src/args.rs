@@ -124,6 +124,9 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show the log of what happened
     Events(EventsArgs),
+    /// Take over tasks from another program
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Make tasks from issues, and show what is known about GitHub
     #[command(subcommand)]
     Github(github::GithubCommand),
@@ -197,6 +200,25 @@ pub(crate) struct EventsArgs {
         value_parser = values::sequence
     )]
     pub(crate) after: u64,
+}
+
+/// `cf import …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImportCommand {
+    /// Take over the tasks of a CodeFRAME workspace, with dependencies, questions and issues
+    #[command(
+        after_help = "Its database is only read. Tasks keep their ids, so importing again adds what is new, brings \
+                            titles, descriptions and priorities up to date, and leaves statuses alone. What could not \
+                            be taken is listed. For tasks from files: `cf tasks import`; from issues: `cf github import`."
+    )]
+    Codeframe(CodeframeArgs),
+}
+
+/// `cf import codeframe`.
+#[derive(Debug, Args)]
+pub(crate) struct CodeframeArgs {
+    /// The folder with a `.codeframe` in it [default: that of the workspace]
+    pub(crate) path: Option<PathBuf>,
 }
 
 /// `cf config …`.

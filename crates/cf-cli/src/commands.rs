@@ -7,6 +7,7 @@ mod config;
 mod events;
 mod explain;
 mod github;
+mod import;
 mod init;
 mod reconcile;
 mod status;
@@ -65,6 +66,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
         Command::Reconcile(args) => reconcile::run(&args, console),
         Command::Explain(args) => explain::run(&args, console),
         Command::Events(args) => events::run(&args, console),
+        Command::Import(command) => import::run(&command, console),
         Command::Github(command) => github::run(&command, console),
         Command::Pr(PrCommand::Link(args)) => tasks::link_prs(&args, console),
         Command::Config(command) => config::run(&command, console),

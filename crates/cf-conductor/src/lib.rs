@@ -6,6 +6,7 @@
 
 mod ambient;
 pub mod caller;
+pub mod codeframe;
 pub mod conductor;
 pub mod engine;
 pub mod executor;

@@ -14,4 +14,4 @@ pub use command::{Cf, Output, Running};
 pub use rustix::process::Signal;
 pub use serde_json::{Value, json};
 pub use task::NewTask;
-pub use workspace::{DatabaseLock, Workspace};
+pub use workspace::{DatabaseLock, OtherDatabase, Workspace};

@@ -570,6 +570,16 @@ impl Workspace {
         DatabaseLock(connection)
     }
 
+    /// Opens a database of another program in the workspace's folder, made when it is missing.
+    #[track_caller]
+    pub fn other_database(&self, name: &str, statements: &str) -> OtherDatabase {
+        let path = self.root.join(name);
+        fs::create_dir_all(path.parent().expect("it lies in the root")).expect("the root is ours");
+        let database = OtherDatabase(rusqlite::Connection::open(path).expect("the folder is ours"));
+        database.run(statements);
+        database
+    }
+
     /// The newest events and the living processes, for a failing test's message.
     pub fn describe(&self) -> String {
         let output = Command::new(&self.binary)
@@ -628,6 +638,19 @@ fn batch_args(verb: &str, args: impl IntoIterator<Item = impl AsRef<str>>) -> Ve
     let mut all = vec!["work".to_owned(), "batch".to_owned(), verb.to_owned()];
     all.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
     all
+}
+
+/// An open database of another program.
+#[derive(Debug)]
+pub struct OtherDatabase(rusqlite::Connection);
+
+impl OtherDatabase {
+    /// Runs statements in it.
+    #[track_caller]
+    pub fn run(&self, statements: &str) {
+        let done = self.0.execute_batch(statements);
+        done.unwrap_or_else(|error| panic!("{statements}: {error}"));
+    }
 }
 
 /// The database's write lock, held until it is dropped.

@@ -45,6 +45,8 @@ const COMMANDS: &[&str] = &[
     "reconcile",
     "explain",
     "events",
+    "import",
+    "import codeframe",
     "github",
     "github import",
     "github status",

@@ -40,6 +40,8 @@ const COMMANDS: &[&[&str]] = &[
     &["work", "batch", "follow"],
     &["reconcile"],
     &["explain"],
+    &["import"],
+    &["import", "codeframe"],
     &["events"],
     &["config"],
     &["config", "show"],

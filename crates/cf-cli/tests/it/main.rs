@@ -14,6 +14,7 @@ mod death;
 mod failures;
 mod github;
 mod help;
+mod import_codeframe;
 mod json;
 mod next_steps;
 mod plan_and_config;

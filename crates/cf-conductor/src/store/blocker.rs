@@ -67,6 +67,27 @@ pub struct BlockerSummary {
     pub last_answered_seq: u64,
 }
 
+/// A question that was asked elsewhere, as another program has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ForeignBlocker {
+    /// Its id, which it keeps.
+    pub(crate) id: BlockerId,
+    /// The task that it is about.
+    pub(crate) task: Option<TaskId>,
+    /// What was asked.
+    pub(crate) question: String,
+    /// What was answered.
+    pub(crate) answer: Option<String>,
+    /// Where it stands.
+    pub(crate) status: BlockerStatus,
+    /// Who asked.
+    pub(crate) asked_by: Asker,
+    /// When it was asked, if that is known.
+    pub(crate) asked_at: Option<Timestamp>,
+    /// When it was answered or resolved, if that is known.
+    pub(crate) answered_at: Option<Timestamp>,
+}
+
 const SUMMARY: &str = "coalesce(sum(status = 'OPEN'), 0), coalesce(max(closed_seq), 0), \
                        coalesce(max(CASE WHEN status = 'ANSWERED' THEN closed_seq END), 0)";
 
@@ -272,6 +293,59 @@ impl Tx<'_> {
             self.block(&row)?;
         }
         Ok(id)
+    }
+
+    /// Stores a question as it stood elsewhere, unless it is here already. No task's status moves. Returns whether it
+    /// is new.
+    pub(crate) fn insert_blocker(&mut self, blocker: &ForeignBlocker) -> Result<bool> {
+        let known: bool = self
+            .conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM blocker WHERE id = ?1)")
+            .and_then(|mut s| s.query_row([blocker.id.to_string()], |row| row.get(0)))
+            .doing("read a blocker")?;
+        if known {
+            return Ok(false);
+        }
+        let mut event = Event::new(EventType::BlockerAsked)
+            .with("blocker", blocker.id.to_string())
+            .with("question", blocker.question.as_str())
+            .with("asked_by", blocker.asked_by.as_str());
+        event.task = blocker.task;
+        let asked_seq = self.append(event)?;
+        let closing = match blocker.status {
+            BlockerStatus::Open => None,
+            BlockerStatus::Answered => Some(EventType::BlockerAnswered),
+            BlockerStatus::Resolved => Some(EventType::BlockerResolved),
+        };
+        let mut closed_seq = None;
+        if let Some(kind) = closing {
+            let mut event = Event::new(kind).with("blocker", blocker.id.to_string());
+            if let Some(answer) = &blocker.answer {
+                event = event.with("answer", answer.as_str());
+            }
+            event.task = blocker.task;
+            closed_seq = Some(self.append(event)?);
+        }
+        let answered_at = closing.map(|_| blocker.answered_at.unwrap_or(self.now));
+        self.conn
+            .execute(
+                "INSERT INTO blocker (id, task, question, answer, status, asked_by, asked_at_ms, answered_at_ms, \
+                 asked_seq, closed_seq) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                (
+                    blocker.id.to_string(),
+                    blocker.task.map(|id| id.to_string()),
+                    &blocker.question,
+                    &blocker.answer,
+                    blocker.status.as_str(),
+                    blocker.asked_by.as_str(),
+                    blocker.asked_at.unwrap_or(self.now).as_millisecond(),
+                    answered_at.map(Timestamp::as_millisecond),
+                    asked_seq,
+                    closed_seq,
+                ),
+            )
+            .doing("store a blocker")?;
+        Ok(true)
     }
 
     fn block(&mut self, task: &super::task::Task) -> Result<()> {

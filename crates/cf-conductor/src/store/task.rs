@@ -479,6 +479,22 @@ impl Tx<'_> {
     ///
     /// As [`Tx::add_task`].
     pub fn add_task_as(&mut self, spec: &TaskSpec, status: TaskStatus) -> Result<TaskId> {
+        let id = TaskId(crate::ambient::fresh_id());
+        self.insert_task(id, spec, status)?;
+        Ok(id)
+    }
+
+    /// Adds a task under an id that it has already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tx::add_task`], or the id is taken.
+    pub(crate) fn insert_task(
+        &mut self,
+        id: TaskId,
+        spec: &TaskSpec,
+        status: TaskStatus,
+    ) -> Result<()> {
         refuse_impossible(
             spec.title.as_str(),
             spec.run.as_deref(),
@@ -487,7 +503,6 @@ impl Tx<'_> {
         if let Some(key) = &spec.key {
             self.refuse_taken(key, None)?;
         }
-        let id = TaskId(crate::ambient::fresh_id());
         let mut event = Event::new(EventType::TaskCreated)
             .task(id)
             .with("title", spec.title.as_str())
@@ -523,7 +538,7 @@ impl Tx<'_> {
                 ])
             })
             .doing("add a task")?;
-        Ok(id)
+        Ok(())
     }
 
     /// Changes a task's own fields. The status is no field.
@@ -835,17 +850,25 @@ impl Tx<'_> {
             self.remove_dependency(task, *gone)?;
         }
         for new in on.iter().filter(|id| !before.contains(id)) {
-            self.conn
-                .prepare_cached("INSERT INTO dependency (task, depends_on) VALUES (?1, ?2) ON CONFLICT DO NOTHING")
-                .and_then(|mut s| s.execute((task.to_string(), new.to_string())))
-                .doing("add a dependency")?;
-            self.append(
-                Event::new(EventType::TaskDependencyChanged)
-                    .task(task)
-                    .with("on", new.to_string())
-                    .with("added", true),
-            )?;
+            self.insert_dependency(task, *new)?;
         }
+        Ok(())
+    }
+
+    /// Stores a dependency that closes no cycle, as the caller knows.
+    pub(crate) fn insert_dependency(&mut self, task: TaskId, on: TaskId) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO dependency (task, depends_on) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            )
+            .and_then(|mut s| s.execute((task.to_string(), on.to_string())))
+            .doing("add a dependency")?;
+        self.append(
+            Event::new(EventType::TaskDependencyChanged)
+                .task(task)
+                .with("on", on.to_string())
+                .with("added", true),
+        )?;
         Ok(())
     }
 
