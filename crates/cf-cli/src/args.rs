@@ -136,6 +136,13 @@ pub(crate) enum Command {
     /// Show and check settings
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Look for what is wrong with the workspace and with what it needs
+    #[command(
+        after_help = "Ends with 0 when nothing is wrong, else with 1. Nothing is changed without --fix, which removes \
+                            only what nobody can miss and says what that was. Asks GitHub, for at most 2 s, what the \
+                            token may do, and the agents on the PATH for their versions."
+    )]
+    Doctor(DoctorArgs),
     /// Print a script that completes commands in a shell
     #[command(
         after_help = "Example: cf completions bash > ~/.local/share/bash-completion/completions/cf"
@@ -228,6 +235,14 @@ pub(crate) enum ConfigCommand {
     Show,
     /// Check the settings of the workspace, of the user and of the environment
     Check,
+}
+
+/// `cf doctor`.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Remove leftovers that nobody needs: files of dead supervisors, locks of ended batches
+    #[arg(long)]
+    pub(crate) fix: bool,
 }
 
 /// `cf completions`.

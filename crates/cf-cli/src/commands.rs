@@ -4,6 +4,7 @@ mod batch;
 mod blocker;
 mod completions;
 mod config;
+mod doctor;
 mod events;
 mod explain;
 mod github;
@@ -70,6 +71,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
         Command::Github(command) => github::run(&command, console),
         Command::Pr(PrCommand::Link(args)) => tasks::link_prs(&args, console),
         Command::Config(command) => config::run(&command, console),
+        Command::Doctor(args) => doctor::run(&args, console),
         Command::Completions(args) => completions::run(&args),
     }
 }

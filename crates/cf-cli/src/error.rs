@@ -159,6 +159,13 @@ impl CliError {
         }
     }
 
+    /// The error with its causes in one line, and what to do next.
+    pub(crate) fn told(&self) -> (String, Option<String>) {
+        let mut lines: Vec<String> = self.to_string().lines().map(str::to_owned).collect();
+        lines.extend(causes(self));
+        (lines.join("; "), self.hint())
+    }
+
     /// Says what went wrong on standard error, and returns the exit code.
     pub(crate) fn report(&self, console: &Console) -> u8 {
         let exit_code = self.exit_code();

@@ -211,6 +211,21 @@ impl GithubSource {
         }
     }
 
+    /// Asks a host what its token may do, for at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// In words: there is no token, it is refused, or there is no answer in time.
+    pub fn scopes(&self, host: &str, limit: Duration) -> Result<cf_github::Scopes, String> {
+        let access = self
+            .0
+            .hosts
+            .resolve(host)
+            .map_err(|error| error.to_string())?;
+        let runtime = cache::runtime().map_err(|error| crate::chain(&error))?;
+        runtime.block_on(cf_github::scopes(access, limit))
+    }
+
     /// Sets hosts up without asking them anything. Returns, for each that cannot be asked, why.
     pub fn open<'h>(&self, hosts: impl IntoIterator<Item = &'h str>) -> Vec<(String, String)> {
         let refused = hosts

@@ -8,6 +8,7 @@ mod ambient;
 pub mod caller;
 pub mod codeframe;
 pub mod conductor;
+pub mod doctor;
 pub mod engine;
 pub mod executor;
 pub mod explain;

@@ -222,6 +222,15 @@ pub enum Durability {
     Normal,
 }
 
+/// How a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// The version of its schema.
+    pub version: i64,
+    /// What SQLite finds damaged, the first five lines; empty when it is sound.
+    pub damage: Vec<String>,
+}
+
 /// An open workspace database.
 pub struct Store {
     conn: Connection,
@@ -415,6 +424,24 @@ impl Store {
             .doing("keep the plans of statements")?;
         self.conn.set_prepared_statement_cache_capacity(128);
         Ok(())
+    }
+
+    /// Looks through the whole database for damage, without looking into indexes (`PRAGMA quick_check`).
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses even to look.
+    pub fn health(&self) -> Result<Health> {
+        let what = "check the database";
+        let version = self
+            .conn
+            .query_row("PRAGMA user_version", [], |row| row.get(0))
+            .doing(what)?;
+        let mut statement = self.conn.prepare("PRAGMA quick_check(5)").doing(what)?;
+        let told = statement.query_map([], |row| row.get(0)).doing(what)?;
+        let mut damage: Vec<String> = told.collect::<rusqlite::Result<_>>().doing(what)?;
+        damage.retain(|line| line != "ok");
+        Ok(Health { version, damage })
     }
 
     /// Where the database file is.

@@ -45,6 +45,7 @@ mod reply;
 mod request;
 mod rest;
 mod saved;
+mod scopes;
 mod time;
 mod token;
 mod wire;
@@ -70,5 +71,6 @@ pub use request::{
 };
 pub use rest::RestLook;
 pub use saved::{HostState, Mark, Saved, Seen, Snapshot, Span, What};
+pub use scopes::{Scopes, scopes};
 pub use token::{Token, TokenChoice, TokenError, TokenSource, choose_token};
 pub use wire::Limits;

@@ -152,6 +152,27 @@ impl Wire {
         self.send(request).await
     }
 
+    /// Asks for the rate limits, and returns the status and the scopes of the token, where the reply lists them.
+    ///
+    /// # Errors
+    ///
+    /// No reply came back.
+    pub(crate) async fn scopes(&self) -> Result<(u16, Option<String>), WireError> {
+        let response = self
+            .client
+            .get(self.access.base.at("/rate_limit"))
+            .header(ACCEPT, "application/vnd.github+json")
+            .header(AUTHORIZATION, self.access.token.header())
+            .send()
+            .await
+            .map_err(|error| WireError::Broken(describe(&self.access.token, &error)))?;
+        let scopes = response.headers().get("x-oauth-scopes");
+        let scopes = scopes
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
+        Ok((response.status().as_u16(), scopes))
+    }
+
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Raw, WireError> {
         let refuse = |error: &reqwest::Error| {
             if error.is_timeout() && !error.is_connect() {

@@ -55,6 +55,7 @@ const COMMANDS: &[&str] = &[
     "config",
     "config show",
     "config check",
+    "doctor",
     "completions",
     "run",
     "stop",

@@ -11,6 +11,7 @@ mod batch;
 mod blockers;
 mod commands;
 mod death;
+mod doctor;
 mod failures;
 mod github;
 mod help;
