@@ -10,6 +10,7 @@ pub mod batch;
 pub mod blocker;
 pub mod event;
 pub mod follow;
+pub mod history;
 pub mod link;
 pub mod look;
 mod migrate;

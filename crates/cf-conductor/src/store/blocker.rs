@@ -39,7 +39,7 @@ pub struct Blocker {
 }
 
 impl Blocker {
-    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: parsed(row, "id")?,
             task: parsed_opt(row, "task")?,
