@@ -58,6 +58,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
             BatchCommand::Status(args) => batch::status(&args, console),
             BatchCommand::List => batch::list(console),
             BatchCommand::Follow(args) => batch::follow(&args, console),
+            BatchCommand::Report(args) => batch::report(&args, console),
             BatchCommand::Stop(args) => batch::stop(&args, console),
         },
         Command::Run(args) => batch::run(&args, console),

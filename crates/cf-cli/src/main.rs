@@ -10,6 +10,7 @@ mod config;
 mod console;
 mod document;
 mod error;
+mod made_file;
 mod plan;
 mod progress;
 mod render;

@@ -7,6 +7,7 @@ pub(crate) mod batch;
 pub(crate) mod graph;
 pub(crate) mod json;
 pub(crate) mod reconciliation;
+pub(crate) mod report;
 pub(crate) mod table;
 pub(crate) mod task;
 pub(crate) mod text;

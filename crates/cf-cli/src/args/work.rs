@@ -1,5 +1,7 @@
 //! `cf work …`: single tasks and batches.
 
+use std::path::PathBuf;
+
 use cf_core::TaskRef;
 use clap::{Args, Subcommand};
 
@@ -48,6 +50,13 @@ pub(crate) enum BatchCommand {
     Resume(ResumeArgs),
     /// Show a batch as it runs, until it ends
     Follow(BatchArgs),
+    /// Say what became of a batch: as words, or as a page with timeline, graph and evidence
+    #[command(
+        after_help = "Example: cf work batch report --html report.html\n\nThe page needs no network and nothing \
+                            beside it. FILE is made for you alone (mode 0600), whole or not at all, and takes the \
+                            place of an older file; `-` is standard output."
+    )]
+    Report(ReportArgs),
 }
 
 /// `cf work start`.
@@ -106,6 +115,17 @@ pub(crate) struct BatchStatusArgs {
     /// Show it anew whenever it changes, until it ends
     #[arg(short, long)]
     pub(crate) watch: bool,
+}
+
+/// `cf work batch report`.
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The batch [default: the newest]
+    #[arg(value_name = "ID")]
+    pub(crate) batch: Option<TaskRef>,
+    /// Write a page for a browser into FILE instead; `-` writes it to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// `cf work batch stop`.

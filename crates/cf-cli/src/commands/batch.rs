@@ -1,7 +1,8 @@
-//! `cf work batch status`, `list`, `stop` and `follow`.
+//! `cf work batch status`, `list`, `stop`, `follow` and `report`.
 
 mod observer;
 mod refuse;
+mod report;
 mod run;
 mod watch;
 
@@ -21,6 +22,7 @@ use crate::render::json::BatchJson;
 use crate::render::reconciliation::{Line, Total, totals};
 use crate::workspace;
 pub(super) use refuse::known_engine;
+pub(super) use report::report;
 pub(super) use run::{finish_pass, resolve, resume, run, setup_of, start};
 pub(super) use watch::follow;
 

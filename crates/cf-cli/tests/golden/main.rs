@@ -42,6 +42,7 @@ const COMMANDS: &[&str] = &[
     "work batch stop",
     "work batch resume",
     "work batch follow",
+    "work batch report",
     "reconcile",
     "explain",
     "events",

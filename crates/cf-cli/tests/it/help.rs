@@ -38,6 +38,7 @@ const COMMANDS: &[&[&str]] = &[
     &["work", "batch", "stop"],
     &["work", "batch", "resume"],
     &["work", "batch", "follow"],
+    &["work", "batch", "report"],
     &["reconcile"],
     &["explain"],
     &["import"],

@@ -25,6 +25,7 @@ mod process;
 mod reconcile;
 mod reconcile_chain;
 mod reconcile_moments;
+mod report;
 mod resume;
 mod stop;
 mod store_and_ids;
