@@ -1,5 +1,6 @@
 //! The checks that a machine makes, a subject a file.
 
+pub(crate) mod browser;
 pub(crate) mod comments;
 pub(crate) mod dependencies;
 pub(crate) mod golden;

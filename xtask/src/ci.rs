@@ -5,7 +5,9 @@
 use std::time::Instant;
 
 use crate::args::Args;
-use crate::checks::{comments, dependencies, layers, links, manifests, migrations, rust, words};
+use crate::checks::{
+    browser, comments, dependencies, layers, links, manifests, migrations, rust, words,
+};
 use crate::problem::Problem;
 use crate::repo::Repo;
 
@@ -59,6 +61,11 @@ const CHECKS: &[Check] = &[
     Check {
         name: "long tests",
         make: rust::long_tests,
+        only_when_full: true,
+    },
+    Check {
+        name: "report in a browser",
+        make: browser::report,
         only_when_full: true,
     },
 ];

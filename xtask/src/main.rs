@@ -25,7 +25,7 @@ usage: cargo xtask CHORE [OPTIONS]
   test                              every test that needs nothing beyond the toolchain
   test-integration [--filter TEXT]  real processes, the consumer of cf-reconcile, the README's own commands
   ci [--update] [--full]            what `test` leaves out: format, lints, layers, golden lists, words, links
-                                    --update rewrites the golden lists, --full adds the tests that take long
+                                    --update rewrites the golden lists, --full adds the tests that take long, and the report in a browser
   bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE]
                                     measures cf beside its floors and peers, as ratios within one run
 ";

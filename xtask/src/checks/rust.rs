@@ -48,6 +48,8 @@ pub(crate) fn rustdoc(repo: &Repo, _: Mode) -> Result<String, Problem> {
 pub(crate) fn long_tests(repo: &Repo, _: Mode) -> Result<String, Problem> {
     // `tls::child` is the second half of two other tests, which start it with an environment of its own.
     let not_alone = "tls::child";
+    // These need a browser, and are a check of their own.
+    let browser = "browser::";
     must(&mut repo.cargo(&[
         "test",
         "--workspace",
@@ -55,6 +57,8 @@ pub(crate) fn long_tests(repo: &Repo, _: Mode) -> Result<String, Problem> {
         "--ignored",
         "--skip",
         not_alone,
+        "--skip",
+        browser,
     ]))?;
     Ok("every test marked as long".to_owned())
 }

@@ -9,6 +9,7 @@ mod agent_programs;
 mod bad_input;
 mod batch;
 mod blockers;
+mod browser;
 mod commands;
 mod death;
 mod doctor;

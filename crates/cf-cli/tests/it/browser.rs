@@ -1,0 +1,147 @@
+//! The page of `cf work batch report` in a real browser. Needs Chromium, so `cargo xtask ci --full` runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cf_testkit::{Value, Workspace};
+use tempfile::TempDir;
+
+use crate::workspace;
+
+/// What a page must not do, tried in every place that takes text: with a load of its own, for the log of requests.
+const HOSTILE: &str =
+    "</title></script><img src=http://127.0.0.1:9/x><script>document.title='taken over'</script>";
+
+/// A browser with an empty profile, and what it did.
+struct Browsed {
+    /// The document, after its script has run.
+    dom: String,
+    /// The addresses that were asked for.
+    requests: Vec<String>,
+}
+
+fn browse(page: &Path, fragment: &str) -> Browsed {
+    let profile = TempDir::new().unwrap();
+    let log = profile.path().join("net-log.json");
+    let address = format!("file://{}{fragment}", page.display());
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", "90", "chromium"])
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            // No name leads anywhere: the browser itself has nobody to talk to either.
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            "--virtual-time-budget=2000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("--log-net-log={}", log.display()))
+        .arg(address)
+        .env("HOME", profile.path())
+        .output()
+        .expect("chromium can be started");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Browsed {
+        dom: String::from_utf8(output.stdout).unwrap(),
+        requests: requests(&log),
+    }
+}
+
+/// What the page asked the network for, from the browser's own log. What the browser asks on its own behalf has no
+/// origin as its initiator.
+fn requests(log: &PathBuf) -> Vec<String> {
+    let log: Value = serde_json::from_slice(&std::fs::read(log).unwrap()).unwrap();
+    let events = log["events"].as_array().unwrap();
+    assert!(!events.is_empty(), "the browser wrote a log");
+    events
+        .iter()
+        .map(|event| &event["params"])
+        .filter(|params| {
+            let initiator = params["initiator"].as_str();
+            initiator.is_some_and(|initiator| initiator != "not an origin")
+        })
+        .filter_map(|params| params["url"].as_str())
+        .filter(|url| !url.starts_with("file:"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A batch with text from outside wherever it goes, and its page.
+fn reported() -> (Workspace, PathBuf) {
+    let ws = workspace();
+    ws.cf(["tasks", "add", HOSTILE, "--key", "good", "--run", "true"])
+        .ok();
+    let script = format!("echo \"{HOSTILE}\" >&2; exit 1");
+    ws.task("bad").run(&script).after("good").add();
+    ws.task("never").run("true").after("bad").add();
+    ws.run(["--all-ready"]).code(3);
+    ws.cf(["work", "batch", "report", "--html", "report.html"])
+        .ok();
+    let page = ws.root().join("report.html");
+    (ws, page)
+}
+
+/// The opening tag of a task's row.
+fn row(dom: &str, at: usize) -> &str {
+    let from = dom
+        .find(&format!("<tr id=\"t-{at}\""))
+        .expect("the row is there");
+    let to = dom[from..].find('>').unwrap();
+    &dom[from..=from + to]
+}
+
+#[test]
+#[ignore = "needs chromium"]
+fn a_report_filters_by_its_address_and_asks_nobody_for_anything() {
+    let (_ws, page) = reported();
+    let all = browse(&page, "");
+    assert!(all.dom.contains("3 of 3 tasks"), "the script has run");
+    let failed = browse(&page, "#show=failed&find=BAD");
+    assert!(failed.dom.contains("1 of 3 tasks"));
+    for (at, hidden) in [(0, true), (1, false), (2, true)] {
+        assert_eq!(row(&failed.dom, at).contains("hidden"), hidden, "{at}");
+    }
+    for browsed in [&all, &failed] {
+        assert!(
+            !browsed.dom.contains("<title>taken over"),
+            "text ran as a script"
+        );
+        assert!(!browsed.dom.contains("<img"), "text became an element");
+        assert_eq!(browsed.requests, [""; 0]);
+    }
+}
+
+#[test]
+#[ignore = "needs chromium"]
+fn a_browser_runs_no_other_script_in_a_report() {
+    let (ws, page) = reported();
+    let altered = ws
+        .read("report.html")
+        .replace(
+            "\"use strict\";",
+            "\"use strict\"; document.title = 'taken over';",
+        )
+        .replace(
+            "<main>",
+            "<main><img src=http://127.0.0.1:9/y><script>document.title='taken over'</script>",
+        );
+    let other = page.with_file_name("altered.html");
+    std::fs::write(&other, altered).unwrap();
+    let browsed = browse(&other, "");
+    assert!(!browsed.dom.contains("<title>taken over"));
+    assert!(
+        !browsed.dom.contains("3 of 3 tasks"),
+        "the altered script did not run"
+    );
+    assert_eq!(browsed.requests, [""; 0]);
+}
