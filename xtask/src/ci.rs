@@ -10,6 +10,7 @@ use crate::checks::{
 };
 use crate::problem::Problem;
 use crate::repo::Repo;
+use crate::torture;
 
 /// How far the checks go.
 #[derive(Clone, Copy)]
@@ -58,6 +59,7 @@ const CHECKS: &[Check] = &[
     check("migrations", migrations::unchanged),
     check("clippy", rust::clippy),
     check("rustdoc", rust::rustdoc),
+    check("torture", torture::of_a_change),
     Check {
         name: "long tests",
         make: rust::long_tests,

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test`, `test-integration`, `ci` and `bench`.
+//! The project's own chores: `cargo xtask test`, `test-integration`, `ci`, `bench` and `torture`.
 //!
 //! Every check is one named function that answers with one line, or with a problem and a hint. Nothing here is part of
 //! the product, and nothing in the product knows of it.
@@ -12,6 +12,7 @@ mod problem;
 mod readme;
 mod repo;
 mod test;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,9 @@ usage: cargo xtask CHORE [OPTIONS]
                                     --update rewrites the golden lists, --full adds the tests that take long, and the report in a browser
   bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE]
                                     measures cf beside its floors and peers, as ratios within one run
+  torture [--minutes N] [--seed S] [--round K] [--points [TEXT]]
+                                    kills, stops and starves real batches at random and looks from outside what became
+                                    of them; --points lets cf die once at every named point instead
 ";
 
 fn main() -> ExitCode {
@@ -49,6 +53,11 @@ fn main() -> ExitCode {
             let options = bench::Options::from_args(&mut args)?;
             args.finish()?;
             bench::run(&repo, &options)
+        }
+        Some("torture") => {
+            let options = torture::Options::from_args(&mut args)?;
+            args.finish()?;
+            torture::run(&repo, &options)
         }
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod engine;
 pub mod executor;
 pub mod explain;
+pub mod fault;
 pub mod github;
 pub mod process;
 pub mod prompt;

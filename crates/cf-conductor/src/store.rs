@@ -523,8 +523,10 @@ impl Store {
         let value = work(&mut tx)?;
         let appended = std::mem::take(&mut tx.appended);
         inner.commit().doing("commit")?;
+        crate::fault::committed(&appended);
         if let Some(wake) = &self.wake {
             wake.poke();
+            crate::fault::point("wake.poked");
         }
         Ok((value, appended))
     }

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cf_core::SupervisorId;
 use rustix::process::{getpid, set_child_subreaper, setsid};
 
+use crate::fault::point;
 use crate::process::{Identity, close_on_exec_all};
 use gate::Gate;
 
@@ -167,6 +168,7 @@ impl Supervisor {
             retiring: false,
             buffer: vec![0; 64 * 1024].into_boxed_slice(),
         };
+        point("gate.hello");
         say(&Record::Hello(Identity::of_self(id)?));
         Ok(supervisor)
     }
@@ -176,6 +178,7 @@ impl Supervisor {
         while !self.retiring {
             match self.gate.pop() {
                 Some(Frame::Job(job)) => {
+                    point("gate.job");
                     self.attempt(&job);
                     continue;
                 }

@@ -18,6 +18,7 @@ mod github;
 mod help;
 mod import_codeframe;
 mod json;
+mod left_behind;
 mod next_steps;
 mod plan_and_config;
 mod plan_formats;

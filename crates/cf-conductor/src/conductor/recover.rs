@@ -10,6 +10,8 @@
 //!
 //! A conductor that lost its transaction takes the same way: it forgets what it believed and reads the store again.
 
+pub(super) mod files;
+
 use std::collections::HashMap;
 
 use cf_core::{AttemptEnd, AttemptId, BatchId, Ending, Phase, TaskId, TaskStatus};

@@ -22,6 +22,7 @@ use looks::{Arrival, Follower, next_arrival};
 
 use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover, rows};
 use crate::executor::{Adopted, Executor, ExecutorError, Fate, LocalExecutor, LocalOptions, Note};
+use crate::fault;
 use crate::process;
 use crate::schedule::Mode;
 use crate::settings::Settings;
@@ -208,6 +209,7 @@ impl<'a> Conductor<'a> {
         observer: &'a mut dyn Observer,
     ) -> Result<Self, ConductorError> {
         recover::clean_up_all(&mut store, &Actor::Batch(batch))?;
+        recover::files::remove_of_the_dead(&setup.workspace, &store, batch)?;
         setup.workspace.link_program(&setup.program)?;
         let system = |what| move |source| ConductorError::System { what, source };
         process::close_on_exec_all();
@@ -369,6 +371,7 @@ impl<'a> Conductor<'a> {
                     });
                 }
             }
+            fault::point("adopted");
         }
         Ok(())
     }
@@ -388,6 +391,7 @@ impl<'a> Conductor<'a> {
                     self.executor.release(idle.identity.supervisor);
                 }
                 self.executor.retire_all().await;
+                fault::point("supervisors.retired");
                 Ok(end)
             }
             Err(error) => {
@@ -697,6 +701,7 @@ impl<'a> Conductor<'a> {
                     grace
                 };
                 self.executor.stop(supervisor, grace)?;
+                fault::point("stop.sent");
             }
         }
         Ok(())
@@ -714,16 +719,18 @@ impl<'a> Conductor<'a> {
             launch,
         );
         let sent = match made {
-            Ok(job) => self
-                .executor
-                .submit(supervisor, &job)
-                .map_err(|error| match error {
-                    ExecutorError::Job(_) => Fate::SpawnFailed {
-                        error: crate::chain(&error),
-                        passing: false,
-                    },
-                    _ => Fate::NeverStarted,
-                }),
+            Ok(job) => {
+                fault::point("launch.prepared");
+                self.executor
+                    .submit(supervisor, &job)
+                    .map_err(|error| match error {
+                        ExecutorError::Job(_) => Fate::SpawnFailed {
+                            error: crate::chain(&error),
+                            passing: false,
+                        },
+                        _ => Fate::NeverStarted,
+                    })
+            }
             Err(error) if error.is_passing() => {
                 let why = crate::chain(&error);
                 self.observer.notice(&Notice::Unavailable {
@@ -737,6 +744,7 @@ impl<'a> Conductor<'a> {
                 passing: false,
             }),
         };
+        fault::point("launch.sent");
         if let Err(fate) = sent {
             let fate = match self
                 .executor
@@ -757,6 +765,7 @@ impl<'a> Conductor<'a> {
     }
 
     fn take_note(&mut self, note: &Note) {
+        fault::point("end.heard");
         self.sweeping.remove(&note.attempt);
         let running = self
             .core
@@ -792,7 +801,10 @@ impl<'a> Conductor<'a> {
                 () = any_signal(&mut self.signals) => None,
             };
             match acquired {
-                Some(Ok(identity)) => self.core.at_gate.push(AtGate { identity, jobs: 0 }),
+                Some(Ok(identity)) => {
+                    fault::point("supervisor.ready");
+                    self.core.at_gate.push(AtGate { identity, jobs: 0 });
+                }
                 None => {
                     self.take_signals(1)?;
                     return Ok(());

@@ -81,6 +81,7 @@ impl Slot {
             .arg0(name)
             .args(arguments)
             .env_clear()
+            .envs(crate::fault::handed_down())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -218,6 +218,7 @@ impl Tx<'_> {
             .doing("append an event")?;
         event.seq = self.conn.last_insert_rowid() as u64;
         let seq = event.seq;
+        crate::fault::stored(&event);
         self.appended.push(event);
         Ok(seq)
     }

@@ -116,14 +116,37 @@ pub(super) fn up_to_date(mut conn: Connection, workspace: &Workspace) -> Result<
                 batch: batch.to_string(),
             });
         }
-        let copy = path.with_extension(format!("db.v{}", found.schema));
-        conn.execute("VACUUM INTO ?1", [copy.to_string_lossy()])
-            .doing("copy the database before a migration")?;
+        copy(&conn, &path.with_extension(format!("db.v{}", found.schema)))?;
+        crate::fault::point("migrate.copied");
     }
     conn.pragma_update(None, "journal_mode", "WAL")
         .doing("switch to a write-ahead log")?;
     run(&mut conn, &path)?;
+    crate::fault::point("migrate.migrated");
     Ok(conn)
+}
+
+/// Copies the database. What is under the copy's name is whole, whenever its making was cut short; one that was made
+/// before is replaced.
+fn copy(conn: &Connection, to: &Path) -> Result<()> {
+    let file = |what: &'static str| {
+        move |source| StoreError::File {
+            what,
+            path: to.to_owned(),
+            source,
+        }
+    };
+    let mut half = to.as_os_str().to_owned();
+    half.push(".new");
+    match std::fs::remove_file(&half) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(file("replace")(error));
+        }
+        _ => {}
+    }
+    conn.execute("VACUUM INTO ?1", [half.to_string_lossy()])
+        .doing("copy the database before a migration")?;
+    std::fs::rename(&half, to).map_err(file("name"))
 }
 
 /// Runs the migrations that are missing.
@@ -136,4 +159,27 @@ pub(super) fn run(conn: &mut Connection, path: &Path) -> Result<()> {
             path: path.to_owned(),
             source: error.into(),
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_was_cut_short_or_made_before_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("state.db.v1");
+        let conn = Connection::open(folder.path().join("state.db")).unwrap();
+        conn.execute_batch("CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (7)")
+            .unwrap();
+        std::fs::write(&to, "an older copy").unwrap();
+        std::fs::write(folder.path().join("state.db.v1.new"), "half").unwrap();
+        copy(&conn, &to).unwrap();
+        let copied = Connection::open(&to).unwrap();
+        let n: i64 = copied
+            .query_row("SELECT n FROM t", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(n, 7);
+        assert!(!folder.path().join("state.db.v1.new").exists());
+    }
 }

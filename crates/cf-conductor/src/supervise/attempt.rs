@@ -20,6 +20,7 @@ use super::record::{Ended, How, Limit, Record};
 use super::stall::StallWatch;
 use super::tree::{self, Part};
 use super::{Signals, Supervisor, program, say};
+use crate::fault::point;
 use crate::process::{Process, Stat};
 
 /// How long to go on after the first SIGKILL before what is left counts as a survivor.
@@ -38,7 +39,10 @@ impl Supervisor {
             at_ms: now_ms(),
         };
         let process = match self.file.append(&started) {
-            Ok(()) => program::start(job),
+            Ok(()) => {
+                point("agent.recorded");
+                program::start(job)
+            }
             // Whatever is wrong with that file, the task has no part in it.
             Err(error) => Err(NotStarted {
                 error: format!(
@@ -48,7 +52,10 @@ impl Supervisor {
             }),
         };
         let record = match process {
-            Ok(process) => Record::Ended(Run::new(self, job, process).finish()),
+            Ok(process) => {
+                point("agent.started");
+                Record::Ended(Run::new(self, job, process).finish())
+            }
             Err(NotStarted { error, passing }) => Record::SpawnFailed {
                 attempt: job.attempt,
                 stage: job.stage,
@@ -58,7 +65,9 @@ impl Supervisor {
             },
         };
         self.write(&record);
+        point("end.recorded");
         say(&record);
+        point("end.told");
     }
 }
 
@@ -119,6 +128,11 @@ impl<'a> Run<'a> {
         let mut left_behind = 0;
         let mut survivors = Vec::new();
         let clean;
+        point(if cut.is_none() {
+            "agent.ended"
+        } else {
+            "stop.asked"
+        });
         match &cut {
             None => (clean, left_behind) = self.leftovers(&mut sent, &mut survivors),
             Some(cut) => {
@@ -127,6 +141,7 @@ impl<'a> Run<'a> {
                     Cut::Limit(_) => self.job.grace(),
                 };
                 let left = self.stop(Part::All, grace, &mut sent);
+                point("stop.ended");
                 clean = left.is_empty();
                 survivors = tree::processes(&left);
             }
@@ -328,6 +343,7 @@ impl<'a> Run<'a> {
             ..self.ended(How::Exited, false, Sent::default(), tree::processes(&left))
         };
         self.supervisor.write(&Record::Ended(first));
+        point("leftovers.recorded");
         let part = match self.job.leftovers {
             Leftovers::Report => {
                 *survivors = tree::processes(&left);
@@ -354,6 +370,7 @@ impl<'a> Run<'a> {
         if !grace.is_zero() {
             sent.term_at_ms = Some(now_ms());
             tree::running(part).iter().for_each(tree::ask_to_end);
+            point("stop.signalled");
             loop {
                 self.reap();
                 if self.gone(part) {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use cf_core::{AttemptEnd, AttemptId, Ending, SupervisorId};
 use rustix::fs::{
-    FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, ftruncate, open,
+    FallocateFlags, FlockOperation, Mode, OFlags, Stat, fallocate, flock, fstat, ftruncate, open,
+    stat,
 };
 use serde::{Deserialize, Serialize};
 
@@ -244,16 +245,19 @@ impl RecordFile {
             | OFlags::CLOEXEC
             | OFlags::NOFOLLOW
             | OFlags::NONBLOCK;
-        let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
-        // Whoever asks whether the lock is held takes it for a moment, so one refusal is not the answer.
+        // Whoever asks whether the lock is held takes it for a moment, so one refusal is not the answer; and who removes
+        // files that nobody holds may have had this one between its making and its lock.
         let mut tries = 0;
-        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            tries += 1;
-            if tries == 100 || error != rustix::io::Errno::WOULDBLOCK {
-                return Err(error.into());
+        let file = loop {
+            let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if stat(path).is_ok_and(|now| is_same_file(&now, &file)) => break file,
+                Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) if tries < 100 => tries += 1,
+                Ok(()) => return Err(io::Error::other("it is removed again and again")),
+                Err(error) => return Err(error.into()),
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        };
         let length = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
         // A torn end of an earlier life would put every later record out of step.
         let whole = length - length % RECORD_BYTES as u64;
@@ -267,6 +271,26 @@ impl RecordFile {
         };
         records.reserve();
         Ok(records)
+    }
+
+    /// Removes a supervisor's file unless its supervisor lives. Returns whether it is gone.
+    ///
+    /// # Errors
+    ///
+    /// The file is there, and cannot be opened or removed.
+    pub fn remove_unless_held(path: &Path) -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match open(path, flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(rustix::io::Errno::NOENT) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
+        // Held until the file is gone, so that a supervisor that is just starting notices.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(false);
+        }
+        std::fs::remove_file(path)?;
+        Ok(true)
     }
 
     /// Reserves room for the next records where the file system can; elsewhere it goes without.
@@ -293,6 +317,11 @@ impl RecordFile {
         self.reserve();
         Ok(())
     }
+}
+
+/// Whether what stands under a name now is the file that is open.
+fn is_same_file(now: &Stat, file: impl std::os::fd::AsFd) -> bool {
+    fstat(file).is_ok_and(|own| (own.st_dev, own.st_ino) == (now.st_dev, now.st_ino))
 }
 
 #[expect(
@@ -322,6 +351,19 @@ const fn is_false(flag: &bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_removed_only_when_its_supervisor_is_dead() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sup");
+        assert!(RecordFile::remove_unless_held(&path).unwrap());
+        let held = RecordFile::create(&path).unwrap();
+        assert!(!RecordFile::remove_unless_held(&path).unwrap());
+        assert!(path.exists());
+        drop(held);
+        assert!(RecordFile::remove_unless_held(&path).unwrap());
+        assert!(!path.exists());
+    }
 
     fn ended(survivors: usize) -> Ended {
         Ended {

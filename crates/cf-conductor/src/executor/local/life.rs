@@ -39,6 +39,7 @@ impl LocalExecutor {
         })?;
         self.slots.insert(id, slot);
         self.starting.push_back(id);
+        crate::fault::point("supervisor.started");
         Ok(id)
     }
 
@@ -274,6 +275,7 @@ impl LocalExecutor {
             {
                 tracing::warn!(file = %file.display(), %error, "cannot remove the file of a supervisor");
             }
+            crate::fault::point("supervisor.forgotten");
         }
     }
 

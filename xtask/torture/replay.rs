@@ -1,0 +1,240 @@
+//! The event log, replayed: what it says that the store must hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+/// A task as the log tells it.
+#[derive(Debug, Default)]
+pub(crate) struct Task {
+    pub(crate) key: Option<String>,
+    status: String,
+    version: i64,
+    deleted: bool,
+    by: String,
+    /// Every status that it ever had.
+    pub(crate) ever: BTreeSet<String>,
+    /// The attempt that is open.
+    open: Option<String>,
+    /// The attempt that ended last.
+    last: Option<String>,
+    /// Whether its work was done by an attempt, and nobody asked for more since.
+    done: bool,
+}
+
+/// What the log says.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    pub(crate) tasks: BTreeMap<String, Task>,
+    /// Batch and task, and the last word about the task's outcome there.
+    outcomes: BTreeMap<(String, String), String>,
+    /// Attempts whose result was applied or kept as stale, or had nothing to be applied to.
+    pub(crate) settled: BTreeSet<String>,
+    /// What cannot have happened.
+    pub(crate) faults: Vec<String>,
+}
+
+struct Event {
+    seq: i64,
+    kind: String,
+    task: Option<String>,
+    batch: Option<String>,
+    attempt: Option<String>,
+    actor: String,
+    data: Value,
+}
+
+impl Event {
+    fn text(&self, name: &str) -> &str {
+        self.data[name].as_str().unwrap_or_default()
+    }
+}
+
+impl Replay {
+    /// Reads the whole log.
+    pub(crate) fn of(store: &Connection) -> rusqlite::Result<Self> {
+        let mut replay = Self::default();
+        let mut statement = store.prepare(
+            "SELECT seq, type, task, batch, attempt, actor, data FROM event ORDER BY seq",
+        )?;
+        let events = statement.query_map([], |row| {
+            Ok(Event {
+                seq: row.get(0)?,
+                kind: row.get(1)?,
+                task: row.get(2)?,
+                batch: row.get(3)?,
+                attempt: row.get(4)?,
+                actor: row.get(5)?,
+                data: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
+            })
+        })?;
+        for event in events {
+            replay.take(&event?);
+        }
+        Ok(replay)
+    }
+
+    fn fault(&mut self, event: &Event, what: &str) {
+        self.faults.push(format!(
+            "event {} {} of task {}: {what}",
+            event.seq,
+            event.kind,
+            event.task.as_deref().unwrap_or("-")
+        ));
+    }
+
+    fn take(&mut self, event: &Event) {
+        let Some(id) = &event.task else { return };
+        if let Some(batch) = &event.batch
+            && let Some(outcome) = outcome(event)
+        {
+            self.outcomes
+                .insert((batch.clone(), id.clone()), outcome.to_owned());
+        }
+        let mut wrong = None;
+        let mut applied = None;
+        let task = self.tasks.entry(id.clone()).or_default();
+        match event.kind.as_str() {
+            "TASK_CREATED" => {
+                event.text("status").clone_into(&mut task.status);
+                task.ever.insert(task.status.clone());
+                task.version = 1;
+                task.key = event.data["key"].as_str().map(str::to_owned);
+                task.by.clone_from(&event.actor);
+            }
+            "TASK_STATUS_CHANGED" => {
+                let version = event.data["version"].as_i64().unwrap_or_default();
+                if event.text("from") != task.status || version != task.version + 1 {
+                    wrong = Some(format!(
+                        "from {} to version {version}, but it was {} in version {}",
+                        event.text("from"),
+                        task.status,
+                        task.version
+                    ));
+                }
+                if task.status == "DONE" && event.actor.starts_with("batch:") {
+                    wrong = Some("a batch took up again what was done".to_owned());
+                }
+                if event.actor.starts_with("batch:") {
+                    applied = task.last.take();
+                } else if !event.actor.starts_with("attempt:") {
+                    task.done = false;
+                }
+                event.text("to").clone_into(&mut task.status);
+                task.ever.insert(task.status.clone());
+                task.version = version;
+                task.by.clone_from(&event.actor);
+            }
+            "TASK_DELETED" => {
+                task.deleted = true;
+                task.version += 1;
+                task.by.clone_from(&event.actor);
+            }
+            "BATCH_TASK_STARTED" => {
+                if let Some(open) = &task.open
+                    && event.attempt.as_ref() != Some(open)
+                {
+                    wrong = Some(format!("attempt {open} had not ended"));
+                }
+                if task.done {
+                    wrong = Some("it was done, and nobody asked for more".to_owned());
+                }
+                task.open.clone_from(&event.attempt);
+            }
+            "ATTEMPT_ENDED" => {
+                if task.open != event.attempt {
+                    wrong = Some(format!("{:?} was the one that ran", task.open));
+                }
+                task.last.clone_from(&event.attempt);
+                if event.text("end") != "unclean" {
+                    task.open = None;
+                }
+            }
+            "ATTEMPT_CLEANED" => task.open = None,
+            "BATCH_TASK_COMPLETED" => task.done = true,
+            _ => {}
+        }
+        if let Some(wrong) = wrong {
+            self.fault(event, &wrong);
+        }
+        self.settled.extend(applied);
+        if matches!(
+            event.kind.as_str(),
+            "ATTEMPT_STALE_RESULT" | "BLOCKER_ASKED"
+        ) {
+            self.settled.extend(event.attempt.clone());
+        }
+    }
+
+    /// Where the store says something else than the log.
+    pub(crate) fn differences(&self, store: &Connection) -> rusqlite::Result<Vec<String>> {
+        let mut differences = Vec::new();
+        let mut statement = store.prepare(
+            "SELECT id, status, version, deleted_at_ms IS NOT NULL, status_by FROM task",
+        )?;
+        let stored = statement.query_map([], |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, i64>(2)?,
+                row.get::<_, bool>(3)?,
+                row.get::<_, String>(4)?,
+            ))
+        })?;
+        let mut count = 0;
+        for row in stored {
+            let (id, status, version, deleted, by) = row?;
+            count += 1;
+            let told = self.tasks.get(&id);
+            if !told.is_some_and(|told| {
+                (&told.status, told.version, told.deleted, &told.by)
+                    == (&status, version, deleted, &by)
+            }) {
+                differences.push(format!(
+                    "task {id} is {status} in version {version} by {by}, and the log tells {told:?}"
+                ));
+            }
+        }
+        if count != self.tasks.len() {
+            differences.push(format!(
+                "there are {count} tasks, and the log tells of {}",
+                self.tasks.len()
+            ));
+        }
+        let mut statement = store
+            .prepare("SELECT batch, task, outcome FROM batch_task WHERE outcome IS NOT NULL")?;
+        let rows = statement.query_map([], |row| {
+            Ok((
+                (row.get::<_, String>(0)?, row.get::<_, String>(1)?),
+                row.get::<_, String>(2)?,
+            ))
+        })?;
+        for row in rows {
+            let (which, outcome) = row?;
+            let told = self.outcomes.get(&which);
+            if told != Some(&outcome) {
+                differences.push(format!(
+                    "{which:?} ended {outcome}, and the log tells {told:?}"
+                ));
+            }
+        }
+        Ok(differences)
+    }
+}
+
+/// The outcome that an event gives, if it is about one.
+fn outcome(event: &Event) -> Option<&'static str> {
+    Some(match event.kind.as_str() {
+        "BATCH_TASK_COMPLETED" => "COMPLETED",
+        "BATCH_TASK_FAILED" => "FAILED",
+        "BATCH_TASK_BLOCKED" => "BLOCKED",
+        "BATCH_TASK_SKIPPED" => "SKIPPED",
+        "BATCH_TASK_CANCELLED" => "CANCELLED",
+        "BATCH_TASK_QUEUED"
+        | "BATCH_TASK_REQUEUED"
+        | "BATCH_TASK_WAITING"
+        | "BATCH_TASK_STARTED" => "none",
+        _ => return None,
+    })
+}
