@@ -36,7 +36,7 @@ pub use invocation::{
     Invocation, InvocationError, ScriptFile, Start, StdinFrom, script_invocation,
 };
 pub use program::{agents_on_path, find_program};
-pub use said::{last_lines, printable};
+pub use said::{last_lines, one_line, printable};
 pub use verdict::{TAIL_BYTES, Tokens, Verdict};
 
 /// The name of an engine: lower-case letters, digits, `.`, `_` and `-`, at most 64.
@@ -147,6 +147,32 @@ pub enum SuccessRule {
     Opencode,
     /// Exit code 0, and a successful `result` event of Gemini CLI that used tokens.
     Gemini,
+}
+
+impl SuccessRule {
+    const ALL: [Self; 5] = [
+        Self::ExitZero,
+        Self::Claude,
+        Self::Codex,
+        Self::Opencode,
+        Self::Gemini,
+    ];
+
+    /// Its word in a configuration and in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ExitZero => "exit-zero",
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The rule of this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|rule| rule.as_str() == word)
+    }
 }
 
 /// Which home folder the agent sees.

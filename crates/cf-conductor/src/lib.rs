@@ -14,6 +14,7 @@ pub mod executor;
 pub mod explain;
 pub mod fault;
 pub mod github;
+pub mod heard;
 pub mod process;
 pub mod prompt;
 pub mod schedule;

@@ -6,10 +6,15 @@ mod report;
 mod run;
 mod watch;
 
+use std::collections::HashMap;
 use std::io::Write as _;
 
+use cf_conductor::engine::SuccessRule;
+use cf_conductor::heard;
 use cf_conductor::store::batch::{Batch, BatchTask, BatchTaskView, Stop};
 use cf_conductor::store::{Reader, Store, StoreError};
+use cf_conductor::supervise::Stage;
+use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
 use cf_core::{BatchId, Outcome, Phase, TaskId, TaskLabel, TaskRef};
 
@@ -26,6 +31,9 @@ pub(super) use report::report;
 pub(super) use run::{finish_pass, resolve, resume, run, setup_of, start};
 pub(super) use watch::follow;
 
+/// How much of what an agent said or called last is shown beside its task.
+const DOING_CHARS: usize = 120;
+
 /// A batch with its counts and its live conductor.
 pub(super) fn listed(
     reader: &Reader<'_>,
@@ -39,10 +47,12 @@ pub(super) fn listed(
     } else {
         workspace.conductor_of(batch.id)
     };
+    let used = reader.used_in_batch(batch.id)?;
     Ok(Listed {
         batch,
         counts,
         conductor,
+        used,
     })
 }
 
@@ -51,6 +61,8 @@ pub(super) fn listed(
 pub(super) struct Shown {
     pub(super) listed: Listed,
     tasks: Vec<BatchTaskView>,
+    /// What each running agent said or called last.
+    doing: HashMap<TaskId, String>,
     lines: Vec<Line>,
     totals: Vec<Total>,
     labels: Labels,
@@ -73,6 +85,7 @@ impl Shown {
             Ok(Self {
                 listed: listed(reader, workspace, reader.batch(id)?)?,
                 tasks: Vec::new(),
+                doing: HashMap::new(),
                 lines: Vec::new(),
                 totals: Vec::new(),
                 labels: Labels::default(),
@@ -94,7 +107,7 @@ impl Shown {
         workspace: &Workspace,
     ) -> Result<(), CliError> {
         let id = self.listed.batch.id;
-        store.read(|reader| {
+        let running = store.read(|reader| {
             self.listed = listed(reader, workspace, reader.batch(id)?)?;
             self.tasks = reader.batch_task_views(id)?;
             for event in reader.reconciliation_events_after(id, self.seq)? {
@@ -105,17 +118,27 @@ impl Shown {
                 self.lines.extend(Line::of(&event, label.as_ref()));
                 self.seq = event.seq;
             }
-            Ok(())
+            reader.open_attempts_of_batch(id)
         })?;
+        self.doing = running
+            .iter()
+            .filter(|attempt| attempt.stage == Stage::Agent)
+            .filter_map(|attempt| {
+                let rule = attempt.format.unwrap_or(SuccessRule::ExitZero);
+                let mut log = LogReader::new(workspace.log_of(attempt.id));
+                let doing = heard::latest(rule, &mut log, DOING_CHARS)?;
+                Some((attempt.task, doing))
+            })
+            .collect();
         self.totals = totals(&self.lines);
         Ok(())
     }
 
     /// Its JSON shape.
     pub(super) fn json(&self) -> BatchJson<'_> {
-        let listed = &self.listed;
-        BatchJson::short(&listed.batch, listed.conductor, listed.counts).with_details(
+        BatchJson::short(&self.listed).with_details(
             &self.tasks,
+            &self.doing,
             &self.lines,
             &self.totals,
         )
@@ -154,6 +177,7 @@ impl Shown {
             out,
             &self.listed,
             &self.tasks,
+            &self.doing,
             &self.lines,
             &self.totals,
         )
@@ -203,10 +227,7 @@ pub(super) fn list(console: &Console) -> Ended {
             .collect()
     })?;
     if console.json {
-        let shapes: Vec<_> = batches
-            .iter()
-            .map(|l| BatchJson::short(&l.batch, l.conductor, l.counts))
-            .collect();
+        let shapes: Vec<_> = batches.iter().map(BatchJson::short).collect();
         console::print_json(&shapes)?;
         return Ok(0);
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use cf_conductor::explain::{Explanation, explain};
+use cf_conductor::heard;
 use cf_core::{BlockerStatus, Link, Outcome};
 use serde_json::json;
 
@@ -23,7 +24,10 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
         Ok((id, reader.links(id)?))
     })?;
     let mut setup = setup_of(&workspace)?;
-    let seen = explain(&store, &mut setup, id)?;
+    let mut seen = explain(&store, &mut setup, id)?;
+    for attempt in &mut seen.attempts {
+        heard::catch_up(attempt, &workspace.log_of(attempt.id));
+    }
     if console.json {
         let label = seen.view.task.label();
         let shape = json!({

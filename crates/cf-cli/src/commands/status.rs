@@ -136,10 +136,7 @@ fn show(found: &Found, console: &Console) -> Ended {
             workspace: Some(found.workspace.root()),
             tasks: words(found.counts.iter().copied()),
             open_blockers: found.open_blockers,
-            batch: found
-                .batch
-                .as_ref()
-                .map(|l| BatchJson::short(&l.batch, l.conductor, l.counts)),
+            batch: found.batch.as_ref().map(BatchJson::short),
         })?;
         return Ok(0);
     }

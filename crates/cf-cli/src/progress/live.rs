@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use cf_conductor::engine::SuccessRule;
+use cf_conductor::heard;
 use cf_conductor::store::event::Event;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
@@ -13,8 +15,8 @@ use super::told::Told;
 use crate::console::{Console, Look};
 use crate::render::{text, time};
 
-/// How much of the end of a log is read to find its last line, in bytes.
-const TAIL_BYTES: usize = 4 * 1024;
+/// How much of what an agent said or called last is shown, in characters.
+const LINE_CHARS: usize = 200;
 
 /// How many agents have a line of their own; the others are in the bar.
 const MOST_LINES: usize = 16;
@@ -40,6 +42,7 @@ struct Agent {
     /// How long it ran already when this process saw it.
     before: std::time::Duration,
     log: Option<LogReader>,
+    rule: SuccessRule,
     /// Where its log ended when it was last looked at.
     log_end: u64,
     last_line: String,
@@ -156,6 +159,10 @@ impl Live {
             log: event
                 .attempt
                 .map(|attempt| LogReader::new(self.workspace.log_of(attempt))),
+            rule: event
+                .text("format")
+                .and_then(SuccessRule::from_word)
+                .unwrap_or(SuccessRule::ExitZero),
             log_end: 0,
             last_line: String::new(),
             line,
@@ -215,7 +222,7 @@ impl Live {
 }
 
 impl Agent {
-    /// Reads the last line of its log, if the log has grown.
+    /// Reads what it said or called last, if its log has grown.
     fn look(&mut self) {
         let Some(log) = &mut self.log else { return };
         // A log that cannot be read for a moment is no reason to disturb what is shown.
@@ -224,14 +231,8 @@ impl Agent {
             return;
         }
         self.log_end = extent.end;
-        if let Ok(lines) = log.last_lines(2, TAIL_BYTES) {
-            let last = lines.iter().rev().map(|line| String::from_utf8_lossy(line));
-            let last = last
-                .map(|line| text::line(&line).into_owned())
-                .find(|line| !line.is_empty());
-            if let Some(line) = last {
-                self.last_line = text::shortened(&line, 200).into_owned();
-            }
+        if let Some(line) = heard::latest(self.rule, log, LINE_CHARS) {
+            self.last_line = text::line(&line).into_owned();
         }
     }
 

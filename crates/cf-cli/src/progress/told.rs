@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use cf_conductor::store::event::Event;
 use cf_core::{EventType, TaskId, TaskLabel, Timestamp};
+use serde_json::Value;
 
 use crate::console::Look;
-use crate::render::{text, time};
+use crate::render::{text, time, usage};
 
 /// A line about an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,17 @@ pub(super) struct Teller {
     /// The last thing that reconciliation was said to do with a task: a stop is stored as intent and as outcome, and
     /// is told once.
     acted: HashMap<TaskId, String>,
+    /// What each task's newest attempt said last and used, where its end tells.
+    words: HashMap<TaskId, Words>,
+}
+
+/// How much of what an agent said last stands behind the word of its end.
+const SAID_CHARS: usize = 100;
+
+#[derive(Debug, Default)]
+struct Words {
+    said: Option<String>,
+    used: Option<String>,
 }
 
 impl Teller {
@@ -44,11 +56,9 @@ impl Teller {
                 if let Some(task) = event.task {
                     self.started.insert(task, event.at);
                     self.acted.remove(&task);
+                    self.words.remove(&task);
                 }
-                let generation = event
-                    .data
-                    .get("generation")
-                    .and_then(serde_json::Value::as_u64);
+                let generation = event.data.get("generation").and_then(Value::as_u64);
                 line(
                     Look::Busy,
                     match generation {
@@ -57,8 +67,19 @@ impl Teller {
                     },
                 )
             }
+            EventType::AttemptEnded => {
+                if let Some(task) = event.task {
+                    self.words.insert(task, words(event));
+                }
+                None
+            }
             EventType::BatchTaskCompleted => {
-                line(Look::Good, format!("completed {name}{}", self.took(event)))
+                let took = self.took(event);
+                let words = event.task.and_then(|task| self.words.remove(&task));
+                let Words { said, used } = words.unwrap_or_default();
+                let used = used.map_or_else(String::new, |used| format!(" ({used})"));
+                let said = said.map_or_else(String::new, |said| format!(": {said}"));
+                line(Look::Good, format!("completed {name}{took}{used}{said}"))
             }
             EventType::BatchTaskFailed => {
                 let took = self.took(event);
@@ -156,6 +177,26 @@ impl Teller {
     }
 }
 
+fn words(event: &Event) -> Words {
+    let said = event.text("last_said").map(text::line);
+    let said = said.filter(|said| !said.is_empty());
+    let number = |path| {
+        event
+            .data
+            .get("tokens")
+            .and_then(|used| used.get(path)?.as_u64())
+    };
+    let tokens = number("input").zip(number("output"));
+    let cost = event.data.get("cost_micro_usd").and_then(Value::as_u64);
+    Words {
+        said: said.map(|said| text::shortened(&said, SAID_CHARS).into_owned()),
+        used: usage::words(
+            tokens.map(|(input, output)| input.saturating_add(output)),
+            cost,
+        ),
+    }
+}
+
 fn batch(event: &Event, what: &str) -> String {
     event.batch.map_or_else(
         || format!("batch {what}"),
@@ -195,6 +236,25 @@ mod tests {
         assert_eq!(
             tell(&[started, ended]),
             ["started parser (attempt 2)", "completed parser in 1.2s"]
+        );
+    }
+
+    #[test]
+    fn what_an_agent_said_and_used_is_told_at_its_end() {
+        let said = event(
+            EventType::AttemptEnded,
+            0,
+            &[("last_said", "All 12 tests pass.\n\u{1b}[2J")],
+        )
+        .with(
+            "tokens",
+            serde_json::json!({"input": 12_000, "cached": 0, "output": 345}),
+        )
+        .with("cost_micro_usd", 420_000);
+        let ended = event(EventType::BatchTaskCompleted, 1, &[]);
+        assert_eq!(
+            tell(&[said, ended]),
+            ["completed parser (12.3k tokens, $0.42): All 12 tests pass."]
         );
     }
 

@@ -1,15 +1,16 @@
 //! Batches as words: a list, and one with its tasks and what reconciliation did.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use cf_conductor::store::batch::{Batch, BatchTaskView, Stop};
-use cf_core::{BatchStatus, Outcome, Phase, TaskLabel, format_duration};
+use cf_core::{BatchStatus, Outcome, Phase, TaskId, TaskLabel, format_duration};
 use serde::Serialize;
 
 use super::reconciliation::{Line, Total};
 use super::table::{Field, Table};
 use super::task::{outcome_look, phase_look};
-use super::{text, time};
+use super::{text, time, usage};
 use crate::console::{Console, Look};
 
 /// How many tasks of a batch stand where.
@@ -99,7 +100,10 @@ pub(crate) const fn look(status: BatchStatus) -> Look {
 pub(crate) struct Listed {
     pub(crate) batch: Batch,
     pub(crate) counts: Counts,
+    /// The live conductor's process, 0 when only that it lives is known.
     pub(crate) conductor: Option<u32>,
+    /// Tokens, and cost in millionths of a dollar, where agents report them.
+    pub(crate) used: (Option<u64>, Option<u64>),
 }
 
 impl Listed {
@@ -197,6 +201,7 @@ pub(crate) fn write_status(
     out: &mut impl Write,
     listed: &Listed,
     tasks: &[BatchTaskView],
+    doing: &HashMap<TaskId, String>,
     lines: &[Line],
     totals: &[Total],
 ) -> io::Result<()> {
@@ -237,6 +242,9 @@ pub(crate) fn write_status(
     if let Some(pid) = listed.conductor.filter(|pid| *pid != 0) {
         writeln!(out, "  conductor   pid {pid}")?;
     }
+    if let Some(used) = usage::words(listed.used.0, listed.used.1) {
+        writeln!(out, "  used        {used}")?;
+    }
     writeln!(out)?;
     let mut table = Table::new(&["Task", "State", "Attempts", "Time", "Title", "Reason"]);
     for view in tasks {
@@ -258,7 +266,10 @@ pub(crate) fn write_status(
             row.attempts.to_string().into(),
             took.into(),
             text::shortened(&view.title, 60).into(),
-            row.reason.as_deref().unwrap_or_default().into(),
+            match doing.get(&row.task) {
+                Some(doing) => Field::new(doing, Look::Dim),
+                None => row.reason.as_deref().unwrap_or_default().into(),
+            },
         ]);
     }
     table.write(console, out)?;

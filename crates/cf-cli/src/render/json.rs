@@ -1,11 +1,11 @@
 //! The JSON shapes. They are documented in `docs/json.md` and stay as they are: a field may be added, never changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use cf_conductor::settings::Settings;
 use cf_conductor::store::attempt::Attempt;
-use cf_conductor::store::batch::{Batch, BatchTaskView};
+use cf_conductor::store::batch::BatchTaskView;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::follow::StoredComment;
@@ -17,7 +17,7 @@ use cf_core::{
 };
 use serde::Serialize;
 
-use super::batch::Counts;
+use super::batch::{Counts, Listed};
 use super::reconciliation::{Line, Total};
 use super::time::{as_full, as_full_opt, millis};
 
@@ -177,6 +177,10 @@ pub(crate) struct AttemptJson<'a> {
     signal: Option<i32>,
     success: Option<bool>,
     reason: Option<&'a str>,
+    last_said: Option<&'a str>,
+    session: Option<&'a str>,
+    tokens: Option<TokensJson>,
+    cost_micro_usd: Option<u64>,
     left_behind: u32,
     log: PathBuf,
     #[serde(serialize_with = "as_full")]
@@ -184,6 +188,14 @@ pub(crate) struct AttemptJson<'a> {
     #[serde(serialize_with = "as_full_opt")]
     ended_at: Option<Timestamp>,
     supervisor_pid: Option<i32>,
+}
+
+#[derive(Debug, Serialize)]
+struct TokensJson {
+    total: u64,
+    input: u64,
+    cached: u64,
+    output: u64,
 }
 
 impl<'a> AttemptJson<'a> {
@@ -207,6 +219,15 @@ impl<'a> AttemptJson<'a> {
             signal,
             success: attempt.success,
             reason: attempt.reason.as_deref(),
+            last_said: attempt.last_said.as_deref(),
+            session: attempt.session.as_deref(),
+            tokens: attempt.used().map(|used| TokensJson {
+                total: used.total(),
+                input: used.input,
+                cached: used.cached,
+                output: used.output,
+            }),
+            cost_micro_usd: attempt.cost_micro_usd,
             left_behind: attempt.left_behind,
             log,
             started_at: attempt.started_at,
@@ -268,6 +289,8 @@ pub(crate) struct BatchJson<'b> {
     conductor: ConductorJson,
     exit_code: Option<u8>,
     counts: Counts,
+    tokens: Option<u64>,
+    cost_micro_usd: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tasks: Option<Vec<BatchTaskJson<'b>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -290,6 +313,7 @@ struct BatchTaskJson<'b> {
     phase: Phase,
     outcome: Option<Outcome>,
     reason: Option<&'b str>,
+    doing: Option<&'b str>,
     attempts: u32,
     #[serde(serialize_with = "as_full_opt")]
     started_at: Option<Timestamp>,
@@ -304,8 +328,9 @@ struct ReconciliationJson<'b> {
 }
 
 impl<'b> BatchJson<'b> {
-    /// The short form of a list. `conductor` is the live conductor's process, 0 when only that it lives is known.
-    pub(crate) fn short(batch: &'b Batch, conductor: Option<u32>, counts: Counts) -> Self {
+    /// The short form of a list.
+    pub(crate) fn short(listed: &'b Listed) -> Self {
+        let (batch, conductor) = (&listed.batch, listed.conductor);
         let settings: &Settings = &batch.settings;
         Self {
             id: batch.id,
@@ -328,7 +353,9 @@ impl<'b> BatchJson<'b> {
                 pid: conductor.filter(|pid| *pid != 0),
             },
             exit_code: batch.exit_code,
-            counts,
+            counts: listed.counts,
+            tokens: listed.used.0,
+            cost_micro_usd: listed.used.1,
             tasks: None,
             reconciliation: None,
         }
@@ -338,6 +365,7 @@ impl<'b> BatchJson<'b> {
     pub(crate) fn with_details(
         mut self,
         tasks: &'b [BatchTaskView],
+        doing: &'b HashMap<TaskId, String>,
         events: &'b [Line],
         totals: &'b [Total],
     ) -> Self {
@@ -350,6 +378,7 @@ impl<'b> BatchJson<'b> {
             phase: view.row.phase,
             outcome: view.row.outcome,
             reason: view.row.reason.as_deref(),
+            doing: doing.get(&view.row.task).map(String::as_str),
             attempts: view.row.attempts,
             started_at: view.row.started_at,
             ended_at: view.row.ended_at,

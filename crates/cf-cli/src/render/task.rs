@@ -10,7 +10,7 @@ use cf_conductor::store::task::Task;
 use cf_core::{BlockerStatus, Link, Outcome, Phase, TaskLabel, TaskStatus, format_duration};
 
 use super::table::{Field, Table};
-use super::{text, time};
+use super::{text, time, usage};
 use crate::console::{Console, Look};
 
 /// How a status looks.
@@ -84,6 +84,9 @@ pub(crate) struct FullTask<'t> {
     pub(crate) comments: &'t [StoredComment],
     pub(crate) events: &'t [Event],
 }
+
+/// How much of what an agent said last is shown, in characters.
+const MOST_SAID: usize = 300;
 
 /// How many events of a task are shown as words.
 const MOST_EVENTS: usize = 15;
@@ -198,6 +201,17 @@ impl FullTask<'_> {
                 took.unwrap_or_else(|| format!("since {}", time::short(attempt.started_at))),
                 text::line(attempt.reason.as_deref().unwrap_or_default())
             )?;
+            if let Some(said) = attempt.last_said.as_deref().map(text::line)
+                && !said.is_empty()
+            {
+                writeln!(out, "    it said: {}", text::shortened(&said, MOST_SAID))?;
+            }
+            let used = usage::words(attempt.tokens, attempt.cost_micro_usd);
+            let session = attempt.session.as_ref().map(|id| format!("session {id}"));
+            let facts: Vec<String> = used.into_iter().chain(session).collect();
+            if !facts.is_empty() {
+                writeln!(out, "    {}", console.paint(Look::Dim, facts.join(", ")))?;
+            }
             if attempt.left_behind > 0 {
                 writeln!(out, "    it left {} behind", processes(attempt.left_behind))?;
             }

@@ -52,6 +52,10 @@ const ATTEMPT: &[&str] = &[
     "signal",
     "success",
     "reason",
+    "last_said",
+    "session",
+    "tokens",
+    "cost_micro_usd",
     "left_behind",
     "log",
     "started_at",
@@ -78,6 +82,8 @@ const BATCH: &[&str] = &[
     "conductor",
     "exit_code",
     "counts",
+    "tokens",
+    "cost_micro_usd",
 ];
 
 const EVENT: &[&str] = &[
@@ -274,6 +280,7 @@ fn a_batch_has_its_shape() {
             "phase",
             "outcome",
             "reason",
+            "doing",
             "attempts",
             "started_at",
             "ended_at",

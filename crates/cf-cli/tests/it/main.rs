@@ -5,6 +5,7 @@
 
 mod agent;
 mod agent_commands;
+mod agent_output;
 mod agent_programs;
 mod bad_input;
 mod batch;

@@ -15,12 +15,12 @@ use crate::engine::{
     CfVariables, Engine, EngineName, Home, Start, StdinFrom, SuccessRule, agent_environment,
     last_lines, script_invocation,
 };
+use crate::heard;
 use crate::process::Identity;
 use crate::prompt::{Answer, Channel, Dependency, Failure, Origin, Prompt, Reply};
 use crate::settings::Settings;
 use crate::store::task::Task;
 use crate::store::{Reader, Store, StoreError};
-use crate::supervise::logfile::LogReader;
 use crate::supervise::{Job, LogLimits, Stage};
 
 /// How many lines of a failed attempt's output go into the next prompt, and how many bytes at most.
@@ -353,7 +353,7 @@ fn previous(
     let lines = |stage, rule| {
         last_lines(
             rule,
-            &tail(&log_path(setup, before.id, stage)),
+            &heard::tail(&log_path(setup, before.id, stage)),
             FAILURE_LINES,
             FAILURE_BYTES,
         )
@@ -367,24 +367,6 @@ fn previous(
             Vec::new()
         },
     }))
-}
-
-/// The last part of a log, as far as verdicts and prompts look at it; empty when there is none.
-pub(super) fn tail(log: &Path) -> Vec<u8> {
-    let mut reader = LogReader::new(log);
-    let Ok(extent) = reader.extent() else {
-        return Vec::new();
-    };
-    let mut bytes = Vec::new();
-    let mut at = extent.end.saturating_sub(crate::engine::TAIL_BYTES as u64);
-    while let Ok(chunk) = reader.read_from(at, crate::engine::TAIL_BYTES) {
-        if chunk.bytes.is_empty() {
-            break;
-        }
-        bytes.extend_from_slice(&chunk.bytes);
-        at = chunk.next;
-    }
-    bytes
 }
 
 fn make_folder(path: &Path) -> Result<(), LaunchError> {

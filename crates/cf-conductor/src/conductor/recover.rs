@@ -20,11 +20,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Setup;
-use super::launch::{log_path, tail};
+use super::launch::log_path;
 use super::settle::Judged;
 use super::turn::{Core, Running};
-use crate::engine::{SuccessRule, last_lines};
+use crate::engine::{SuccessRule, Verdict, last_lines};
 use crate::executor::{Fate, Note};
+use crate::heard;
 use crate::process::{Lost, Process, SessionTrust, lock_held, remains};
 use crate::store::attempt::{Attempt, AttemptResult};
 use crate::store::event::Event;
@@ -65,9 +66,9 @@ pub(super) fn running(
         identity: attempt.supervisor.clone(),
         // No task ever has version 0, so a result of an attempt whose task was written since is stale.
         version: if as_claimed { task.version } else { 0 },
-        rule: rules
-            .get(&attempt.engine)
-            .copied()
+        rule: attempt
+            .format
+            .or_else(|| rules.get(&attempt.engine).copied())
             .unwrap_or(SuccessRule::ExitZero),
         verify: task.verify,
         stop: None,
@@ -86,7 +87,7 @@ fn agent_result(attempt: &Attempt) -> AttemptResult {
         reason: String::new(),
         last_said: attempt.last_said.clone(),
         session: attempt.session.clone(),
-        tokens: attempt.tokens,
+        tokens: attempt.used(),
         cost_micro_usd: attempt.cost_micro_usd,
         left_behind: attempt.left_behind,
         record: Value::Null,
@@ -316,6 +317,7 @@ pub(super) fn judge(setup: &Setup, running: &Running, note: &Note) -> Judged {
                 "lost: its supervisor died without a record".to_owned(),
                 json!({ "survivors": swept.survivors }),
             );
+            add_words(&mut result, running, note, Ending::Signal(9), &log);
             result.left_behind = u32::try_from(swept.killed).unwrap_or(u32::MAX);
             let mut judged = judged(note, result, FailureCause::Lost, false);
             judged.survivors.clone_from(&swept.survivors);
@@ -365,6 +367,9 @@ fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::P
     } else {
         by_rule(rule, note.stage, ending, log, record)
     };
+    if ended.how == How::Killed || ended.limit.is_some() {
+        add_words(&mut result, running, note, ending, log);
+    }
     if !ended.clean {
         // Whatever the verdict: something of the attempt is alive, and until it is gone nothing else may start.
         result.end = AttemptEnd::Unclean;
@@ -375,6 +380,26 @@ fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::P
     judged
 }
 
+/// Adds what an agent that did not end by itself had said of itself until then, where its output tells.
+fn add_words(
+    result: &mut AttemptResult,
+    running: &Running,
+    note: &Note,
+    ending: Ending,
+    log: &std::path::Path,
+) {
+    if note.stage == Stage::Agent && running.rule != SuccessRule::ExitZero {
+        take_words(result, heard::so_far(running.rule, ending, log).verdict);
+    }
+}
+
+fn take_words(result: &mut AttemptResult, verdict: Verdict) {
+    result.last_said = verdict.last_said;
+    result.session = verdict.session;
+    result.tokens = verdict.tokens;
+    result.cost_micro_usd = verdict.cost_usd.map(heard::micro_usd);
+}
+
 fn by_rule(
     rule: SuccessRule,
     stage: Stage,
@@ -382,28 +407,24 @@ fn by_rule(
     log: &std::path::Path,
     record: Value,
 ) -> (AttemptResult, FailureCause) {
-    let bytes = tail(log);
-    let verdict = rule.judge(ending, &bytes);
-    let mut reason = verdict.reason;
-    if !verdict.success && rule == SuccessRule::ExitZero {
-        let last = last_lines(rule, &bytes, REASON_LINES, REASON_BYTES);
+    let heard = heard::so_far(rule, ending, log);
+    let success = heard.verdict.success;
+    let mut reason = heard.verdict.reason.clone();
+    if !success && rule == SuccessRule::ExitZero {
+        let last = last_lines(rule, &heard.tail, REASON_LINES, REASON_BYTES);
         reason = ending.to_string();
         if !last.is_empty() {
             reason = format!("{reason}: {}", last.join("\n"));
         }
     }
-    let result = AttemptResult {
-        end: AttemptEnd::Exited,
-        ending: Some(ending),
-        success: verdict.success,
-        reason: with_stage(stage, reason),
-        last_said: verdict.last_said,
-        session: verdict.session,
-        tokens: verdict.tokens.map(|tokens| tokens.input + tokens.output),
-        cost_micro_usd: verdict.cost_usd.map(|cost| (cost.max(0.0) * 1e6) as u64),
-        left_behind: 0,
+    let mut result = failed(
+        AttemptEnd::Exited,
+        Some(ending),
+        with_stage(stage, reason),
         record,
-    };
+    );
+    result.success = success;
+    take_words(&mut result, heard.verdict);
     let cause = if stage == Stage::Verify {
         FailureCause::Verify
     } else {

@@ -128,7 +128,8 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
     {
         event = event
             .attempt(running.attempt)
-            .with("generation", running.generation);
+            .with("generation", running.generation)
+            .with("format", running.rule.as_str());
     }
     if kind == EventType::BatchTaskRetrying
         && let Some(due) = change.row.not_before

@@ -323,7 +323,11 @@ impl<'a> Conductor<'a> {
                         Event::new(cf_core::EventType::AttemptAdopted)
                             .task(attempt.task)
                             .batch(batch)
-                            .attempt(attempt.id),
+                            .attempt(attempt.id)
+                            .with(
+                                "format",
+                                attempt.format.map(crate::engine::SuccessRule::as_str),
+                            ),
                     )?;
                 }
                 match goal {

@@ -644,11 +644,15 @@ impl Core {
                 rows::store(self, tx)?;
             }
             let row = tx.reader().task(task)?;
+            let engine = self.engine_name(&row);
+            let rule = self.rules.get(&engine).copied();
+            let rule = rule.unwrap_or(SuccessRule::ExitZero);
             let new = NewAttempt {
                 id: AttemptId(crate::ambient::fresh_id()),
                 task,
                 batch: self.batch,
-                engine: self.engine_name(&row),
+                engine,
+                format: rule,
                 supervisor: identity.clone(),
             };
             match tx.claim(&new, row.version)? {
@@ -673,11 +677,7 @@ impl Core {
                             stage: Stage::Agent,
                             identity: identity.clone(),
                             version,
-                            rule: self
-                                .rules
-                                .get(&new.engine)
-                                .copied()
-                                .unwrap_or(SuccessRule::ExitZero),
+                            rule,
                             verify: row.verify.clone(),
                             stop: None,
                             asked_at: None,

@@ -281,6 +281,23 @@ fn skip_string(rest: &mut Rest<'_>) {
     }
 }
 
+/// `text` on one line, without control sequences, cut to `most` characters.
+pub fn one_line(text: &str, most: usize) -> String {
+    let clean = printable(text);
+    let words: Vec<&str> = clean.split_whitespace().collect();
+    cut(&words.join(" "), most)
+}
+
+/// `text` cut to `most` characters, the last of them an ellipsis when something is cut.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    if text.chars().nth(most).is_none() {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(most - 1).collect();
+    cut.push('…');
+    cut
+}
+
 /// The last lines of a log as people can read them, oldest first: at most `lines` of them and `bytes` in all.
 ///
 /// Events are shown as [`SuccessRule::said`] shows them. A line that does not fit is cut at its beginning.

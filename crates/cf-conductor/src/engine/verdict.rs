@@ -5,16 +5,22 @@
 //! cut. What cannot be read is passed over; a closing event that is not there is never a success.
 
 use cf_core::Ending;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::SuccessRule;
-use super::said::{call, claude_result, event, opencode_error, plain_error, printable};
+use super::said::{
+    call, claude_result, cut, event, one_line, opencode_error, plain_error, printable,
+};
 
 /// How much of a log's end [`SuccessRule::judge`] should be given: more than any closing event is long.
 pub const TAIL_BYTES: usize = 4 << 20;
 
 /// How long a reason may be.
 const REASON_CHARS: usize = 400;
+
+/// How much of the last thing that an agent said is kept.
+const SAID_CHARS: usize = 2000;
 
 /// What the end of an agent means.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +29,7 @@ pub struct Verdict {
     pub success: bool,
     /// Why, in one line.
     pub reason: String,
-    /// What it said last.
+    /// What it said last, without control sequences, cut to 2,000 characters; its lines are kept.
     pub last_said: Option<String>,
     /// The session in which it can be continued.
     pub session: Option<String>,
@@ -36,7 +42,7 @@ pub struct Verdict {
 /// The tokens that an agent used, as far as the tail of its log tells.
 ///
 /// Codex counts over the whole session, so a continued one contains what earlier attempts used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tokens {
     /// What the model read, cached or not.
     pub input: u64,
@@ -46,10 +52,18 @@ pub struct Tokens {
     pub output: u64,
 }
 
+impl Tokens {
+    /// What the model read and wrote.
+    pub const fn total(self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
 /// How the output closes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Closing {
     /// It does not.
+    #[default]
     Open,
     /// Well.
     Good,
@@ -58,7 +72,7 @@ enum Closing {
 }
 
 /// What has been read of a log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reading {
     closing: Closing,
     refused: Option<String>,
@@ -72,27 +86,32 @@ struct Reading {
 impl SuccessRule {
     /// What an end means, given the last part of the log (at best [`TAIL_BYTES`], in which the first line may be cut).
     pub fn judge(self, ending: Ending, log_tail: &[u8]) -> Verdict {
-        let mut reading = Reading {
-            closing: Closing::Open,
-            refused: None,
-            last_said: None,
-            session: None,
-            tokens: None,
-            cost_usd: None,
-            last_line: None,
-        };
+        let mut reading = Reading::default();
         for line in log_tail.split(|&b| b == b'\n') {
             reading.read(self, line);
         }
         let reason = reading.fault(self, ending);
         Verdict {
             success: reason.is_none(),
-            reason: one_line(&reason.unwrap_or_else(|| "succeeded".to_owned())),
-            last_said: reading.last_said.map(|said| said.trim().to_owned()),
+            reason: one_line(
+                &reason.unwrap_or_else(|| "succeeded".to_owned()),
+                REASON_CHARS,
+            ),
+            last_said: reading.last_said.map(|said| cut(said.trim(), SAID_CHARS)),
             session: reading.session,
             tokens: reading.tokens,
             cost_usd: reading.cost_usd,
         }
+    }
+
+    /// The session that the beginning of a log names; a log may be longer than what [`SuccessRule::judge`] is given,
+    /// and some programs name it once.
+    pub fn session_in(self, log_head: &[u8]) -> Option<String> {
+        let mut reading = Reading::default();
+        log_head.split(|&b| b == b'\n').find_map(|line| {
+            reading.read(self, line);
+            reading.session.take()
+        })
     }
 }
 
@@ -355,17 +374,4 @@ fn message(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| "an error without a message".to_owned(), plain_error)
-}
-
-/// A text in one line, cut to what a reason may hold.
-fn one_line(text: &str) -> String {
-    let clean = printable(text);
-    let words: Vec<&str> = clean.split_whitespace().collect();
-    let line = words.join(" ");
-    if line.chars().count() <= REASON_CHARS {
-        return line;
-    }
-    let mut cut: String = line.chars().take(REASON_CHARS - 1).collect();
-    cut.push('…');
-    cut
 }

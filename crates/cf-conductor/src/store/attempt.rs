@@ -5,14 +5,18 @@ use cf_core::{
     Timestamp,
 };
 use rusqlite::{OptionalExtension as _, Row};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::event::Event;
 use super::sql::{json_opt, parsed, parsed_opt, time, time_opt, to_json};
 use super::task::{StatusWrite, Task};
 use super::{Doing as _, Reader, Result, StoreError, Tx};
+use crate::engine::{SuccessRule, Tokens};
 use crate::process::Identity;
 use crate::supervise::Stage;
+
+/// How much of what an agent said last stands in the event of its end.
+const SAID_CHARS: usize = 300;
 
 /// An attempt as stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +31,8 @@ pub struct Attempt {
     pub generation: u32,
     /// The engine that it was started with.
     pub engine: String,
+    /// How its output is read; none for one from before this was stored.
+    pub format: Option<SuccessRule>,
     /// Whether the agent or the verification is at it, or was last.
     pub stage: Stage,
     /// The supervisor that has it, or had it.
@@ -47,8 +53,12 @@ pub struct Attempt {
     pub last_said: Option<String>,
     /// The session of the agent program, for those that can be resumed.
     pub session: Option<String>,
-    /// Tokens used, where the agent reports them.
+    /// Tokens used, read and written, where the agent reports them.
     pub tokens: Option<u64>,
+    /// How many of them the model read from a cache.
+    pub cached_tokens: Option<u64>,
+    /// How many of them the model wrote.
+    pub output_tokens: Option<u64>,
     /// Cost in millionths of a dollar, where the agent reports it.
     pub cost_micro_usd: Option<u64>,
     /// How many processes it left behind, which were stopped.
@@ -69,6 +79,10 @@ impl Attempt {
             batch: parsed(row, "batch")?,
             generation: row.get("generation")?,
             engine: row.get("engine")?,
+            // A word that this version does not know is as good as none.
+            format: row
+                .get::<_, Option<String>>("format")?
+                .and_then(|word| SuccessRule::from_word(&word)),
             stage: if row.get::<_, String>("stage")? == "verify" {
                 Stage::Verify
             } else {
@@ -90,11 +104,29 @@ impl Attempt {
             last_said: row.get("last_said")?,
             session: row.get("session")?,
             tokens: row.get("tokens")?,
+            cached_tokens: row.get("cached_tokens")?,
+            output_tokens: row.get("output_tokens")?,
             cost_micro_usd: row.get("cost_micro_usd")?,
             left_behind: row.get("left_behind")?,
             record: json_opt(row, "record")?,
             started_at: time(row, "started_at_ms")?,
             ended_at: time_opt(row, "ended_at_ms")?,
+        })
+    }
+
+    pub(crate) fn set_used(&mut self, used: Option<Tokens>) {
+        self.tokens = used.map(Tokens::total);
+        self.cached_tokens = used.map(|used| used.cached);
+        self.output_tokens = used.map(|used| used.output);
+    }
+
+    /// The tokens that its agent used, where it reports them.
+    pub fn used(&self) -> Option<Tokens> {
+        let output = self.output_tokens.unwrap_or_default();
+        Some(Tokens {
+            input: self.tokens?.saturating_sub(output),
+            cached: self.cached_tokens.unwrap_or_default(),
+            output,
         })
     }
 }
@@ -110,6 +142,8 @@ pub struct NewAttempt {
     pub batch: BatchId,
     /// The engine that it is started with.
     pub engine: String,
+    /// How its output is read.
+    pub format: SuccessRule,
     /// The supervisor that waits at its gate.
     pub supervisor: Identity,
 }
@@ -130,7 +164,7 @@ pub struct AttemptResult {
     /// The session of the agent program.
     pub session: Option<String>,
     /// Tokens used.
-    pub tokens: Option<u64>,
+    pub tokens: Option<Tokens>,
     /// Cost in millionths of a dollar.
     pub cost_micro_usd: Option<u64>,
     /// How many processes it left behind.
@@ -203,6 +237,34 @@ impl Reader<'_> {
             "SELECT * FROM attempt WHERE batch = ?1 ORDER BY pk",
             &batch.to_string(),
         )
+    }
+
+    /// The attempts of a batch that may still be alive.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn open_attempts_of_batch(&self, batch: BatchId) -> Result<Vec<Attempt>> {
+        // The few that are open are found by their own index, not among all of the batch.
+        self.attempt_list(
+            "SELECT * FROM attempt INDEXED BY attempt_open WHERE open = 1 AND batch = ?1",
+            &batch.to_string(),
+        )
+    }
+
+    /// What the agents of a batch report to have used: tokens, and cost in millionths of a dollar. None where nobody
+    /// reports it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn used_in_batch(&self, batch: BatchId) -> Result<(Option<u64>, Option<u64>)> {
+        self.conn
+            .prepare_cached(
+                "SELECT sum(tokens), sum(cost_micro_usd) FROM attempt WHERE batch = ?1 AND tokens IS NOT NULL",
+            )
+            .and_then(|mut s| s.query_row([batch.to_string()], |row| Ok((row.get(0)?, row.get(1)?))))
+            .doing("add up what agents used")
     }
 
     fn attempt_list(&self, sql: &str, parameter: &str) -> Result<Vec<Attempt>> {
@@ -319,8 +381,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO attempt (id, task, batch, generation, engine, stage, supervisor, supervisor_pid, \
-                 start_ticks, boot_id, pid_ns, open, started_at_ms) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, 'agent', ?6, ?7, ?8, ?9, ?10, 1, ?11)",
+                 start_ticks, boot_id, pid_ns, open, started_at_ms, format) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, 'agent', ?6, ?7, ?8, ?9, ?10, 1, ?11, ?12)",
             )
             .and_then(|mut s| {
                 s.execute((
@@ -335,6 +397,7 @@ impl Tx<'_> {
                     &new.supervisor.boot_id,
                     new.supervisor.pid_ns,
                     self.now.as_millisecond(),
+                    new.format.as_str(),
                 ))
             })
             .doing("store an attempt")?;
@@ -354,7 +417,7 @@ impl Tx<'_> {
             .execute(
                 "UPDATE attempt SET stage = 'verify', supervisor = ?2, supervisor_pid = ?3, start_ticks = ?4, \
                  boot_id = ?5, pid_ns = ?6, agent_ending = ?7, last_said = ?8, session = ?9, tokens = ?10, \
-                 cost_micro_usd = ?11, left_behind = ?12 WHERE id = ?1",
+                 cost_micro_usd = ?11, left_behind = ?12, cached_tokens = ?13, output_tokens = ?14 WHERE id = ?1",
                 rusqlite::params![
                     attempt.id.to_string(),
                     supervisor.supervisor.to_string(),
@@ -365,9 +428,11 @@ impl Tx<'_> {
                     agent.ending.as_ref().map(to_json),
                     agent.last_said,
                     agent.session,
-                    agent.tokens,
+                    agent.tokens.map(Tokens::total),
                     agent.cost_micro_usd,
                     agent.left_behind,
+                    agent.tokens.map(|used| used.cached),
+                    agent.tokens.map(|used| used.output),
                 ],
             )
             .doing("move an attempt on to its verification")?;
@@ -390,7 +455,8 @@ impl Tx<'_> {
             .prepare_cached(
                 "UPDATE attempt SET open = ?2, ending = ?3, agent_ending = ?4, success = ?5, reason = ?6, \
                  last_said = ?7, session = ?8, tokens = ?9, cost_micro_usd = ?10, left_behind = ?11, record = ?12, \
-                 ended_at_ms = ?13 WHERE id = ?1 AND open = 1 AND ending IS NULL",
+                 ended_at_ms = ?13, cached_tokens = ?14, output_tokens = ?15 \
+                 WHERE id = ?1 AND open = 1 AND ending IS NULL",
             )
             .and_then(|mut s| {
                 s.execute(rusqlite::params![
@@ -402,11 +468,13 @@ impl Tx<'_> {
                     result.reason,
                     result.last_said,
                     result.session,
-                    result.tokens,
+                    result.tokens.map(Tokens::total),
                     result.cost_micro_usd,
                     result.left_behind,
                     result.record.to_string(),
                     self.now.as_millisecond(),
+                    result.tokens.map(|used| used.cached),
+                    result.tokens.map(|used| used.output),
                 ])
             })
             .doing("store the end of an attempt")?;
@@ -430,7 +498,7 @@ impl Tx<'_> {
             if result.left_behind > 0 {
                 event = event.with("left_behind", result.left_behind);
             }
-            self.append(event)?;
+            self.append(with_words(event, result))?;
         }
         Ok(changed > 0)
     }
@@ -484,8 +552,26 @@ impl Tx<'_> {
                 .task(attempt.task)
                 .batch(batch)
                 .attempt(attempt.id)
-                .with("from", attempt.batch.to_string()),
+                .with("from", attempt.batch.to_string())
+                .with("format", attempt.format.map(SuccessRule::as_str)),
         )?;
         Ok(())
     }
+}
+
+/// Adds to the event of an end what the agent said of itself, as far as it did.
+fn with_words(mut event: Event, result: &AttemptResult) -> Event {
+    if let Some(said) = &result.last_said {
+        event = event.with("last_said", crate::engine::one_line(said, SAID_CHARS));
+    }
+    if let Some(session) = &result.session {
+        event = event.with("session", session.as_str());
+    }
+    if let Some(used) = result.tokens {
+        event = event.with("tokens", json!(used));
+    }
+    if let Some(cost) = result.cost_micro_usd {
+        event = event.with("cost_micro_usd", cost);
+    }
+    event
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
+use cf_conductor::heard;
 use cf_conductor::store::Store;
 use cf_conductor::store::event::EventFilter;
 use cf_conductor::store::read_cli::TaskLine;
@@ -134,6 +135,10 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
                 dependents,
             ))
         })?;
+    let mut attempts = attempts;
+    for attempt in &mut attempts {
+        heard::catch_up(attempt, &workspace.log_of(attempt.id));
+    }
     let label = view.task.label();
     if console.json {
         let shape = FullTaskJson {

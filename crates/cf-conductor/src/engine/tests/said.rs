@@ -62,3 +62,13 @@ fn events_among_the_last_lines_are_shown_as_text() {
     );
     assert_eq!(last_lines(Codex, log.as_bytes(), 10, 1000), ["one", "two"]);
 }
+
+#[test]
+fn each_rule_has_one_word_in_configuration_and_store() {
+    use SuccessRule::{Claude, Codex, ExitZero, Gemini, Opencode};
+    for rule in [ExitZero, Claude, Codex, Opencode, Gemini] {
+        assert_eq!(SuccessRule::from_word(rule.as_str()), Some(rule));
+        assert_eq!(serde_json::json!(rule), rule.as_str());
+    }
+    assert_eq!(SuccessRule::from_word("aider"), None);
+}

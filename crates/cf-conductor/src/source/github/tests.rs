@@ -257,6 +257,7 @@ fn an_agent_that_may_have_done_it_has_time_to_end() {
                 task,
                 batch,
                 engine: "shell".to_owned(),
+                format: crate::engine::SuccessRule::ExitZero,
                 supervisor: Identity {
                     supervisor: SupervisorId(uuid::Uuid::new_v4()),
                     pid: 1,
