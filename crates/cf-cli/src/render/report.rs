@@ -26,7 +26,7 @@ use cf_conductor::store::event::Event;
 use cf_conductor::store::history::BatchHistory;
 use cf_core::{AttemptEnd, AttemptId, Outcome, Phase, TaskId, TaskLabel, Timestamp};
 
-use super::batch::Counts;
+use super::batch::{Counts, Listed};
 use super::time;
 pub(crate) use json::ReportJson;
 pub(crate) use page::page;
@@ -70,9 +70,6 @@ struct TaskEntry {
 }
 
 /// An attempt.
-///
-/// What an attempt used (tokens, cost) belongs here, and from here into [`tasks`], [`words`] and the sums of
-/// [`summary`].
 #[derive(Debug)]
 struct AttemptEntry {
     stored: Attempt,
@@ -226,9 +223,40 @@ impl Report {
         }
     }
 
+    /// The batch as other commands list it.
+    pub(crate) fn listed(&self, conductor: Option<u32>) -> Listed {
+        Listed {
+            batch: self.batch.clone(),
+            counts: self.counts,
+            conductor,
+            used: self.used(0..self.attempts.len()),
+        }
+    }
+
+    /// What agents reported to have used in these attempts: tokens, and cost in millionths of a dollar.
+    fn used(&self, attempts: impl IntoIterator<Item = usize>) -> (Option<u64>, Option<u64>) {
+        attempts
+            .into_iter()
+            .map(|at| &self.attempts[at].stored)
+            .fold((None, None), |(tokens, cost), attempt| {
+                (
+                    sum(tokens, attempt.tokens),
+                    sum(cost, attempt.cost_micro_usd),
+                )
+            })
+    }
+
     fn task_of(&self, id: Option<TaskId>) -> Option<(usize, &TaskEntry)> {
         let at = *self.index.get(&id?)?;
         Some((at, &self.tasks[at]))
+    }
+}
+
+/// The sum of what is known; none where nothing is.
+fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (one, other) => one.or(other),
     }
 }
 

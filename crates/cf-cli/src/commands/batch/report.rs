@@ -39,7 +39,8 @@ pub(in crate::commands) fn report(args: &ReportArgs, console: &Console) -> Ended
     );
     let Some(file) = &args.html else {
         if console.json {
-            let shape = ReportJson::new(&report, conductor, |attempt| workspace.log_of(attempt));
+            let listed = report.listed(conductor);
+            let shape = ReportJson::new(&report, &listed, |attempt| workspace.log_of(attempt));
             console::print_json(&shape)?;
             return Ok(0);
         }

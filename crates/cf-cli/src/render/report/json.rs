@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cf_core::{TaskId, Timestamp};
 use serde::Serialize;
 
-use super::super::batch::Counts;
+use super::super::batch::Listed;
 use super::super::json::{AttemptJson, BatchJson, BlockerJson, EventJson};
 use super::super::time::as_full;
 use super::Report;
@@ -44,17 +44,16 @@ struct SlottedJson<'r> {
 }
 
 impl<'r> ReportJson<'r> {
-    /// `log_of` says where an attempt's output is kept.
+    /// `listed` is [`Report::listed`]; `log_of` says where an attempt's output is kept.
     pub(crate) fn new(
         report: &'r Report,
-        conductor: Option<u32>,
+        listed: &'r Listed,
         log_of: impl Fn(cf_core::AttemptId) -> PathBuf,
     ) -> Self {
-        let counts: Counts = report.counts;
         let label = |task: Option<TaskId>| report.task_of(task).map(|(_, task)| &task.label);
         Self {
             made_at: report.made_at,
-            batch: BatchJson::short(&report.batch, conductor, counts),
+            batch: BatchJson::short(listed),
             work_ms: super::time::millis(report.worked()),
             retries: report.retries(),
             tasks: report

@@ -1,6 +1,6 @@
 //! The head of the page: how the batch ended, in numbers and as one bar.
 
-use super::super::time;
+use super::super::{time, usage};
 use super::markup::{Hole, Markup};
 use super::{Report, Standing};
 
@@ -20,6 +20,10 @@ pub(super) fn summary(report: &Report) -> Markup {
     number("at once, on average", &format!("{:.1}", report.at_once()));
     number("attempts", &report.attempts.len().to_string());
     number("retries", &report.retries().to_string());
+    let (tokens, cost) = report.used(0..report.attempts.len());
+    if let Some(used) = usage::words(tokens, cost) {
+        number("used", &used);
+    }
     number("reconciled", &report.actions.len().to_string());
     page.raw("</dl>");
     page.add(&bar(&counted(report), "outcomes"));

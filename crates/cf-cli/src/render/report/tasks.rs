@@ -1,6 +1,6 @@
 //! The table of tasks, which says everything that the drawings say.
 
-use super::super::time;
+use super::super::{time, usage};
 use super::markup::{Hole, Markup};
 use super::{Report, TaskEntry};
 
@@ -10,18 +10,20 @@ const MOST_SHOWN: usize = 6;
 /// The whole section.
 pub(super) fn tasks(report: &Report) -> Markup {
     let mut page = Markup::new();
-    page.raw(
+    let has_usage = report.used(0..report.attempts.len()) != (None, None);
+    page.put(
         "<div class=\"wide\"><table id=\"tasks\"><thead><tr><th>Task</th><th>State</th><th>Reason</th>\
-         <th>Attempts</th><th>Work</th><th>Started</th><th>Depends on</th></tr></thead><tbody>",
+         <th>Attempts</th>{}<th>Work</th><th>Started</th><th>Depends on</th></tr></thead><tbody>",
+        &[Hole::Word(if has_usage { "<th>Used</th>" } else { "" })],
     );
     for (at, task) in report.tasks.iter().enumerate() {
-        row(report, at, task, &mut page);
+        row(report, at, task, has_usage, &mut page);
     }
     page.raw("</tbody></table></div>");
     page
 }
 
-fn row(report: &Report, at: usize, task: &TaskEntry, page: &mut Markup) {
+fn row(report: &Report, at: usize, task: &TaskEntry, has_usage: bool, page: &mut Markup) {
     let standing = task.standing();
     page.put(
         "<tr id=\"t-{}\" data-t=\"{}\" data-s=\"{}\"><td><b>{}</b><span class=\"title\">{}</span></td>\
@@ -42,6 +44,16 @@ fn row(report: &Report, at: usize, task: &TaskEntry, page: &mut Markup) {
     page.put("<td data-v=\"{}\">", &[Hole::Int(task.attempts.len())]);
     attempts(report, task, page);
     page.raw("</td>");
+    if has_usage {
+        let (tokens, cost) = report.used(task.attempts.iter().copied());
+        page.put(
+            "<td class=\"number\" data-v=\"{}\">{}</td>",
+            &[
+                Hole::Text(&tokens.unwrap_or_default().to_string()),
+                Hole::Text(&usage::words(tokens, cost).unwrap_or_default()),
+            ],
+        );
+    }
     if let Some(first) = task.attempts.first() {
         let after = time::between(
             report.batch.started_at,

@@ -66,7 +66,10 @@ fn attempt(n: usize, task: usize, from: i64, to: Option<i64>, success: Option<bo
         report: None,
         last_said: None,
         session: None,
+        format: None,
         tokens: None,
+        cached_tokens: None,
+        output_tokens: None,
         cost_micro_usd: None,
         left_behind: 0,
         record: None,
@@ -164,6 +167,22 @@ fn what_follows_from_the_times_is_counted() {
     assert!((report.at_once() - 1.3).abs() < 1e-9);
     assert_eq!(report.tasks[1].depends_on, [0]);
     assert_eq!(report.tasks[1].depends_outside, 1);
+}
+
+#[test]
+fn what_agents_used_is_added_up_and_shown_only_where_it_is_known() {
+    let silent = page(&report("x"));
+    assert!(!silent.contains("<th>Used</th>"));
+    let mut history = history("x");
+    history.attempts[0].tokens = Some(12_000);
+    history.attempts[0].cost_micro_usd = Some(250_000);
+    history.attempts[1].tokens = Some(500);
+    let report = Report::new(history, "x".to_owned(), at(10_000));
+    let used = report.listed(None).used;
+    assert_eq!(used, (Some(12_500), Some(250_000)));
+    let page = page(&report);
+    assert!(page.contains("<dt>used</dt><dd>12.5k tokens, $0.25</dd>"));
+    assert!(page.contains("<th>Used</th>"));
 }
 
 #[test]

@@ -5,11 +5,10 @@ use std::io::{self, Write};
 
 use cf_core::BlockerStatus;
 
-use super::super::batch::Listed;
 use super::super::reconciliation::{Line, totals};
 use super::super::table::{Field, Table};
 use super::super::task::{outcome_look, phase_look};
-use super::super::{text, time};
+use super::super::{text, time, usage};
 use super::{Report, Standing, TaskEntry};
 use crate::console::{Console, Look};
 
@@ -28,11 +27,7 @@ pub(crate) fn write_words(
     out: &mut impl Write,
 ) -> io::Result<()> {
     let batch = &report.batch;
-    let listed = Listed {
-        batch: batch.clone(),
-        counts: report.counts,
-        conductor,
-    };
+    let listed = report.listed(conductor);
     writeln!(out, "{}", listed.summary(console))?;
     if let Some(notice) = listed.conductor_notice() {
         writeln!(out, "{}", console.paint(Look::Warn, notice))?;
@@ -56,6 +51,9 @@ pub(crate) fn write_words(
         time::elapsed(report.worked()),
         report.at_once()
     )?;
+    if let Some(used) = usage::words(listed.used.0, listed.used.1) {
+        writeln!(out, "  used        {used}")?;
+    }
     if let Some(code) = batch.exit_code {
         writeln!(out, "  exit code   {code}")?;
     }
