@@ -92,6 +92,9 @@ pub(crate) struct AddArgs {
     /// A pull request to tie it to; may be given several times
     #[arg(long, value_name = "LINK")]
     pub(crate) pr: Vec<String>,
+    /// Add it to this batch, which has not ended; a running one takes it up at once
+    #[arg(long, value_name = "ID")]
+    pub(crate) batch: Option<TaskRef>,
 }
 
 /// How a task's agent is started.

@@ -11,7 +11,7 @@ use cf_conductor::workspace::Workspace;
 use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::told::Told;
+use super::told::{Told, joined};
 use crate::console::{Console, Look};
 use crate::render::{text, time};
 
@@ -126,6 +126,9 @@ impl Live {
             | EventType::BatchTaskWaiting => false,
             _ => return,
         };
+        if joined(event) {
+            self.bar.inc_length(1);
+        }
         self.failed.remove(&task);
         if has_outcome {
             self.ended.insert(task);

@@ -38,6 +38,15 @@ struct Words {
     used: Option<String>,
 }
 
+/// Whether an event says that a task was added to a batch that was there already.
+pub(super) fn joined(event: &Event) -> bool {
+    event
+        .data
+        .get("joined")
+        .and_then(serde_json::Value::as_bool)
+        == Some(true)
+}
+
 impl Teller {
     /// The line of an event; nothing for events that only programs care about.
     pub(super) fn tell(&mut self, event: &Event, label: Option<&TaskLabel>) -> Option<Told> {
@@ -72,6 +81,9 @@ impl Teller {
                     self.words.insert(task, words(event));
                 }
                 None
+            }
+            EventType::BatchTaskQueued if joined(event) => {
+                line(Look::Plain, format!("joined {name}"))
             }
             EventType::BatchTaskCompleted => {
                 let took = self.took(event);

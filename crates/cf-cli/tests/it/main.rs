@@ -18,6 +18,7 @@ mod failures;
 mod github;
 mod help;
 mod import_codeframe;
+mod join;
 mod json;
 mod left_behind;
 mod next_steps;

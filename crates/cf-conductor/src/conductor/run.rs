@@ -484,6 +484,11 @@ impl<'a> Conductor<'a> {
             self.news.after(before);
             self.data_version = Some(version);
         }
+        if !self.news.joined.is_empty() {
+            let (core, news) = (&mut self.core, &mut self.news);
+            let joined = self.store.read(|reader| core.take_joined(reader, news))?;
+            self.observer.events(&joined);
+        }
         if self.stop_to_store {
             self.news.stop = Some(Stop::Force);
         }

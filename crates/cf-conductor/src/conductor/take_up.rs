@@ -120,26 +120,11 @@ pub(super) fn schedule(
     }
     let mut members = Vec::with_capacity(rows.len());
     for mut row in rows {
-        let Some(standing) = reader.standing(row.task)? else {
-            continue;
-        };
-        let live = matches!(row.phase, Phase::Running | Phase::Stopping);
         if row.phase == Phase::Stopping {
             // Whether its agent was told to end is not known, so it is found again that it has to.
             row.phase = Phase::Running;
         }
-        members.push(Member {
-            claim: if live {
-                LiveClaim::None
-            } else {
-                claim(reader, &standing)?
-            },
-            label: reader.label(row.task)?,
-            priority: standing.priority,
-            stored: stored(&standing),
-            gate: gate(reader, batch, &standing)?,
-            row,
-        });
+        members.extend(member_of(reader, batch, row)?);
     }
     let mut outsiders = Vec::new();
     let mut seen = HashSet::new();
@@ -152,6 +137,32 @@ pub(super) fn schedule(
         }
     }
     Ok(Schedule::new(settings.slots(), members, outsiders, edges))
+}
+
+/// A task that was added to the batch while it runs, as the schedule wants to know it; its dependencies are told apart.
+pub(super) fn member(reader: &Reader<'_>, batch: BatchId, task: TaskId) -> Result<Option<Member>> {
+    match reader.batch_task(batch, task)? {
+        Some(row) => member_of(reader, batch, row),
+        None => Ok(None),
+    }
+}
+
+fn member_of(reader: &Reader<'_>, batch: BatchId, row: BatchTask) -> Result<Option<Member>> {
+    let Some(standing) = reader.standing(row.task)? else {
+        return Ok(None);
+    };
+    Ok(Some(Member {
+        claim: if row.phase == Phase::Running {
+            LiveClaim::None
+        } else {
+            claim(reader, &standing)?
+        },
+        label: reader.label(row.task)?,
+        priority: standing.priority,
+        stored: stored(&standing),
+        gate: gate(reader, batch, &standing)?,
+        row,
+    }))
 }
 
 /// A task outside the batch, as the schedule wants to know it.

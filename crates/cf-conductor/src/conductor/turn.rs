@@ -99,6 +99,8 @@ pub(super) struct News {
     pub stopped_by_hand: Vec<(TaskId, Option<AttemptId>)>,
     /// Tasks whose dependencies changed.
     pub edges: BTreeSet<TaskId>,
+    /// Tasks that were added to the batch, each with the event that says so.
+    pub joined: Vec<Event>,
     /// A stop of the whole batch.
     pub stop: Option<Stop>,
 }
@@ -109,6 +111,7 @@ impl News {
         self.changed.is_empty()
             && self.stopped_by_hand.is_empty()
             && self.edges.is_empty()
+            && self.joined.is_empty()
             && self.stop.is_none()
     }
 
@@ -117,6 +120,7 @@ impl News {
         self.changed.extend(before.changed);
         self.stopped_by_hand.splice(0..0, before.stopped_by_hand);
         self.edges.extend(before.edges);
+        self.joined.splice(0..0, before.joined);
         self.stop = self.stop.max(before.stop);
     }
 }
@@ -338,6 +342,9 @@ impl Core {
                 .stop
                 .max(Some(if force { Stop::Force } else { Stop::Drain }));
         }
+        if kind == E::BatchTaskQueued && event.batch == Some(self.batch) {
+            news.joined.push(event.clone());
+        }
         let Some(task) = event.task.filter(|task| self.schedule.knows(*task)) else {
             return;
         };
@@ -352,6 +359,28 @@ impl Core {
                 news.changed.insert(task);
             }
         }
+    }
+
+    /// Takes in the tasks that were added to the batch: their rows are stored, so this only makes them known. Returns
+    /// the events of those that were not.
+    pub(super) fn take_joined(
+        &mut self,
+        reader: &crate::store::Reader<'_>,
+        news: &mut News,
+    ) -> Result<Vec<Event>> {
+        let mut new = Vec::new();
+        for event in std::mem::take(&mut news.joined) {
+            let Some(task) = event.task.filter(|task| !self.schedule.knows(*task)) else {
+                continue;
+            };
+            if let Some(member) = take_up::member(reader, self.batch, task)? {
+                self.schedule.add_member(member);
+                news.edges.insert(task);
+                news.changed.insert(task);
+                new.push(event);
+            }
+        }
+        Ok(new)
     }
 
     /// What the sources are to be asked about these tasks.
@@ -511,6 +540,8 @@ impl Core {
             let claim = take_up::claim(reader, &standing)?;
             self.schedule.saw(task, take_up::stored(&standing), claim);
         }
+        // Also where no source is asked, what is more urgent now comes first.
+        self.schedule.set_priority(task, standing.priority);
         if self.schedule.gate(task) == Gate::ClaimedElsewhere {
             self.schedule
                 .set_gate(task, take_up::gate(reader, self.batch, &standing)?);

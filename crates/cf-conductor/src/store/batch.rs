@@ -381,6 +381,56 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Adds a task that was just made to a batch that has not ended, behind all others. Its conductor takes it in when it
+    /// reads the event, which says `joined`; without a conductor `resume` does.
+    ///
+    /// # Errors
+    ///
+    /// The caller is an agent, the batch has ended or is stopping, nothing says how the task is run, or SQLite refuses.
+    pub fn join_batch(&mut self, id: BatchId, task: TaskId) -> Result<()> {
+        self.refuse_agent("add a task to a batch")?;
+        let batch = self.reader().batch(id)?;
+        let row = self.live_task(task)?;
+        let refuse = |why: String, hint: String| {
+            Err(StoreError::Refused {
+                what: format!("batch {} takes no task: {why}", id.short()),
+                hint: Some(hint),
+            })
+        };
+        if batch.status.is_final() {
+            return refuse(
+                format!("it has ended ({})", batch.status),
+                "leave out --batch, and run the task in a batch of its own".to_owned(),
+            );
+        }
+        if batch.stop.is_some() {
+            let hint = "add the task without --batch; `cf resume` does not take it up";
+            return refuse("it is stopping".to_owned(), hint.to_owned());
+        }
+        if row.run.is_none() && row.engine.is_none() && batch.settings.engine.is_none() {
+            return refuse(
+                "it has no engine, and the task neither script nor engine".to_owned(),
+                "give --run or --engine".to_owned(),
+            );
+        }
+        let seq = self.append(
+            Event::new(EventType::BatchTaskQueued)
+                .task(task)
+                .batch(id)
+                .with("label", row.label().as_str())
+                .with("phase", Phase::Waiting.as_str())
+                .with("joined", true),
+        )?;
+        self.conn
+            .execute(
+                "INSERT INTO batch_task (batch, position, task, phase, take_up_seq) \
+                 SELECT ?1, coalesce(max(position) + 1, 0), ?2, 'waiting', ?3 FROM batch_task WHERE batch = ?1",
+                (id.to_string(), task.to_string(), seq),
+            )
+            .doing("add a task to a batch")
+            .map(drop)
+    }
+
     /// Stores that a batch goes on, perhaps with other settings.
     pub(crate) fn reopen_batch(&mut self, id: BatchId, settings: &Settings) -> Result<()> {
         self.append(Event::new(EventType::BatchResumed).batch(id).with(

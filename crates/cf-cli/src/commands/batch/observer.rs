@@ -56,9 +56,13 @@ impl Watched {
 impl Observer for Watched {
     fn events(&mut self, events: &[Event]) {
         for event in events {
-            let label = event.task.map(|task| match self.labels.get(&task) {
-                Some(label) => label.clone(),
-                None => TaskLabel::new(task, None),
+            let label = event.task.map(|task| {
+                // It may have joined the batch later. What is no key is the short id that stands for it.
+                let later = || {
+                    let key = event.text("label").and_then(|label| label.parse().ok());
+                    TaskLabel::new(task, key.as_ref())
+                };
+                self.labels.get(&task).cloned().unwrap_or_else(later)
             });
             self.show(|progress| progress.event(event, label.as_ref()));
         }

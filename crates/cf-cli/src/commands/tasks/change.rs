@@ -57,6 +57,10 @@ pub(super) fn add(args: AddArgs, console: &Console) -> Ended {
         for link in &links {
             tx.link(id, link)?;
         }
+        if let Some(given) = &args.batch {
+            let batch = tx.reader().find_batch(given)?;
+            tx.join_batch(batch, id)?;
+        }
         Ok(id)
     })?;
     show(&store, id, console, "added")
