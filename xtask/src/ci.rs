@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use crate::agents;
 use crate::args::Args;
 use crate::checks::{
     browser, comments, dependencies, layers, links, manifests, migrations, rust, words,
@@ -68,6 +69,11 @@ const CHECKS: &[Check] = &[
     Check {
         name: "report in a browser",
         make: browser::report,
+        only_when_full: true,
+    },
+    Check {
+        name: "agent programs",
+        make: agents::check,
         only_when_full: true,
     },
 ];

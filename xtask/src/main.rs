@@ -3,6 +3,7 @@
 //! Every check is one named function that answers with one line, or with a problem and a hint. Nothing here is part of
 //! the product, and nothing in the product knows of it.
 
+mod agents;
 mod args;
 mod bench;
 mod checks;
@@ -25,6 +26,7 @@ usage: cargo xtask CHORE [OPTIONS]
 
   test                              every test that needs nothing beyond the toolchain
   test-integration [--filter TEXT]  real processes, the consumer of cf-reconcile, the README's own commands
+  test-integration --agents         the real Claude Code, Codex and opencode, from npm, on a scripted model
   ci [--update] [--full]            what `test` leaves out: format, lints, layers, golden lists, words, links
                                     --update rewrites the golden lists, --full adds the tests that take long, and the report in a browser
   bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE]
@@ -41,8 +43,13 @@ fn main() -> ExitCode {
         Some("test") => args.finish().and_then(|()| test::every(&repo)),
         Some("test-integration") => {
             let filter = args.value("--filter")?;
+            let agents = args.flag("--agents");
             args.finish()?;
-            test::integration(&repo, filter.as_deref())
+            if agents {
+                agents::run(&repo)
+            } else {
+                test::integration(&repo, filter.as_deref())
+            }
         }
         Some("ci") => {
             let mode = ci::Mode::from_args(&mut args);

@@ -20,6 +20,7 @@ mod serve;
 
 pub use clock::http_date;
 use clock::{iso, now};
+pub(crate) use http::read as read_request;
 pub use item::{Budget, Comment, Fault, Item, Kind, Place, Received};
 
 /// A GitHub that does as it is told. It stops when it is dropped.

@@ -6,6 +6,7 @@
 
 mod command;
 pub mod github;
+pub mod model;
 pub mod process;
 mod task;
 mod workspace;

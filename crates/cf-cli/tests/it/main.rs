@@ -26,6 +26,7 @@ mod plan_and_config;
 mod plan_formats;
 mod plan_shown;
 mod process;
+mod real_agents;
 mod reconcile;
 mod reconcile_chain;
 mod reconcile_moments;

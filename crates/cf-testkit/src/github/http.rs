@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::{HeaderMap, Received};
 
 /// Reads the next request of a connection; nothing at its end.
-pub(super) fn read(stream: &mut BufReader<TcpStream>) -> Option<Received> {
+pub(crate) fn read(stream: &mut BufReader<TcpStream>) -> Option<Received> {
     let mut line = String::new();
     stream.read_line(&mut line).ok().filter(|read| *read > 0)?;
     let mut words = line.split_ascii_whitespace();

@@ -1,0 +1,174 @@
+//! Whole batches with the real Claude Code, Codex and opencode, each started by its own preset, against a scripted
+//! model on loopback.
+//!
+//! Needs node and the programs of `tests/agents`; `cargo xtask test-integration --agents` installs them and runs this.
+
+use std::path::Path;
+
+use cf_testkit::Workspace;
+use cf_testkit::model::{ScriptedModel, Step};
+use test_case::test_case;
+
+use crate::empty_folder;
+
+/// Where the programs are.
+const PROGRAMS: &str = "CF_TEST_AGENTS";
+
+/// How an engine is told where its model is. Its preset says everything else.
+fn config(engine: &str, url: &str) -> String {
+    match engine {
+        "claude-code" => format!(
+            "env = {{ ANTHROPIC_BASE_URL = \"{url}\", ANTHROPIC_API_KEY = \"none\", \
+             CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC = \"1\", CLAUDE_CODE_MAX_RETRIES = \"1\" }}\n"
+        ),
+        "codex" => format!(
+            "args = [\"-c\", \"model_provider=scripted\", \"-c\", \"model_providers.scripted={{name='scripted',\
+             base_url='{url}/v1',env_key='SCRIPTED_KEY',wire_api='responses',request_max_retries=1,\
+             stream_max_retries=1}}\", \"-c\", \"analytics.enabled=false\", \"-c\", \"features.plugins=false\", \
+             \"-m\", \"scripted\"]\nenv = {{ SCRIPTED_KEY = \"none\" }}\n"
+        ),
+        "opencode" => format!(
+            "env = {{ OPENCODE_DISABLE_MODELS_FETCH = \"1\", OPENCODE_DISABLE_LSP_DOWNLOAD = \"1\", \
+             OPENCODE_DISABLE_DEFAULT_PLUGINS = \"1\", npm_config_offline = \"true\", \
+             OPENCODE_CONFIG_CONTENT = '''{{\"model\":\"scripted/m\",\"small_model\":\"scripted/m\",\"share\":\"disabled\",\
+             \"provider\":{{\"scripted\":{{\"npm\":\"@ai-sdk/openai-compatible\",\"name\":\"scripted\",\
+             \"options\":{{\"baseURL\":\"{url}/v1\",\"apiKey\":\"none\"}},\"models\":{{\"m\":{{\"name\":\"m\",\
+             \"tool_call\":true,\"limit\":{{\"context\":200000,\"output\":32000}}}}}}}}}}}}''' }}\n"
+        ),
+        other => panic!("{other} is not tried here"),
+    }
+}
+
+/// A workspace in which `engine` is installed and reaches nothing but the model. An agent that does not give up is
+/// stopped after two minutes.
+fn lab(engine: &str, model: &ScriptedModel, more: &str) -> Workspace {
+    let programs =
+        std::env::var(PROGRAMS).expect("`cargo xtask test-integration --agents` says where");
+    let ws = empty_folder().git().init();
+    for program in ["claude", "codex", "opencode", "node"] {
+        let path = std::env::var("PATH").unwrap_or_default();
+        let found = std::iter::once(programs.as_str())
+            .chain(path.split(':'))
+            .map(|folder| Path::new(folder).join(program))
+            .find_map(|file| file.canonicalize().ok());
+        if let Some(file) = found {
+            let link = ws.bin().join(program);
+            std::os::unix::fs::symlink(file, link).expect("the folder is writable");
+        }
+    }
+    ws.config(&format!(
+        "engine = \"{engine}\"\ntimeout = \"2m\"\n\n[engines.{engine}]\n{more}{}",
+        config(engine, &model.url())
+    ));
+    ws
+}
+
+#[test_case("claude-code"; "claude code")]
+#[test_case("codex"; "codex")]
+#[test_case("opencode"; "opencode")]
+#[ignore = "needs the agents' programs: cargo xtask test-integration --agents"]
+fn it_runs_a_command_and_is_understood(engine: &str) {
+    let model = ScriptedModel::start();
+    model.when(
+        "Make the file",
+        [
+            Step::Say("I make it."),
+            Step::Run("printf '%s' \"$CF_TASK_KEY\" > made.txt"),
+            Step::Say("It is made."),
+        ],
+    );
+    let ws = lab(engine, &model, "");
+    ws.task("make")
+        .description("Make the file; $(touch pwned)")
+        .add();
+    ws.run(["make"]).ok().says("It is made.");
+    assert_eq!(ws.status("make"), "DONE");
+    assert_eq!(ws.read("made.txt"), "make");
+    assert!(!ws.exists("pwned"));
+    let attempt = &ws.attempts("make")[0];
+    assert_eq!(attempt["engine"], engine);
+    assert_eq!(attempt["last_said"], "It is made.", "{attempt}");
+    assert!(attempt["session"].is_string(), "{attempt}");
+    assert_eq!(attempt["tokens"]["total"], 2_040, "two requests: {attempt}");
+    ws.no_agent_left();
+}
+
+#[test_case("claude-code", "echo $$ > agent.pid; sleep 901 & setsid sleep 902 & sleep 903"; "claude code in a command")]
+#[test_case("codex", "echo $$ > agent.pid; sleep 901 & setsid sleep 902 & sleep 903"; "codex in a command")]
+#[test_case("opencode", "echo $$ > agent.pid; sleep 901 & setsid sleep 902 & sleep 903"; "opencode in a command")]
+#[test_case("claude-code", ""; "claude code while the model thinks")]
+#[test_case("codex", ""; "codex while the model thinks")]
+#[test_case("opencode", ""; "opencode while the model thinks")]
+#[ignore = "needs the agents' programs: cargo xtask test-integration --agents"]
+fn it_is_stopped_in_the_middle_and_leaves_nothing(engine: &str, command: &'static str) {
+    let model = ScriptedModel::start();
+    let step = if command.is_empty() {
+        Step::Hang
+    } else {
+        Step::Run(command)
+    };
+    model.when("Take your time", [Step::Say("I begin."), step]);
+    let ws = lab(engine, &model, "");
+    ws.task("slow").description("Take your time").add();
+    let batch = ws.start(["slow"]);
+    if command.is_empty() {
+        ws.wait_until("the agent waits for the model", || model.hanging() == 1);
+    } else {
+        ws.wait_for_pid("agent.pid");
+    }
+    batch.signal(cf_testkit::Signal::INT);
+    batch.wait().code(130);
+    ws.no_agent_left();
+    assert_eq!(ws.status("slow"), "READY");
+    let attempt = &ws.attempts("slow")[0];
+    assert_eq!(attempt["end"], "killed", "{attempt}");
+    ws.wait_until("the model is left alone", || model.hanging() == 0);
+}
+
+#[test_case("claude-code"; "claude code")]
+#[test_case("codex"; "codex")]
+#[test_case("opencode"; "opencode")]
+#[ignore = "needs the agents' programs: cargo xtask test-integration --agents"]
+fn it_fails_when_its_model_does(engine: &str) {
+    let model = ScriptedModel::start();
+    model.when("Make the file", [Step::Fail(400)]);
+    let ws = lab(engine, &model, "");
+    ws.task("make").description("Make the file").add();
+    ws.run(["make"]).code(3).says("scripted failure");
+    assert_eq!(ws.status("make"), "FAILED");
+    ws.no_agent_left();
+}
+
+#[test_case("claude-code"; "claude code")]
+#[test_case("codex"; "codex")]
+#[test_case("opencode"; "opencode")]
+#[ignore = "needs the agents' programs: cargo xtask test-integration --agents"]
+fn it_asks_and_gets_the_answer(engine: &str) {
+    let model = ScriptedModel::start();
+    model.when(
+        "Paint the page",
+        [
+            Step::Run("cf blocker ask 'Which colour?'"),
+            Step::Say("I wait for the answer."),
+        ],
+    );
+    model.when(
+        "teal",
+        [
+            Step::Run("echo teal > colour.txt"),
+            Step::Say("It is teal."),
+        ],
+    );
+    let ws = lab(engine, &model, "");
+    ws.task("paint").description("Paint the page").add();
+    ws.run(["paint"]).code(4).says("Which colour?");
+    assert_eq!(ws.status("paint"), "BLOCKED");
+    assert_eq!(ws.blockers("paint")[0]["asked_by"], "agent");
+    ws.cf(["blocker", "answer", "teal"]).ok();
+    ws.resume([""; 0]).ok();
+    assert_eq!(ws.status("paint"), "DONE");
+    assert_eq!(ws.read("colour.txt").trim(), "teal");
+    let attempts = ws.attempts("paint");
+    assert_eq!(attempts.len(), 2);
+    assert_eq!(attempts[1]["last_said"], "It is teal.");
+}
