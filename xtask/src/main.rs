@@ -28,7 +28,7 @@ usage: cargo xtask CHORE [OPTIONS]
   test-integration [--filter TEXT]  real processes, the consumer of cf-reconcile, the README's own commands
   test-integration --agents         the real Claude Code, Codex and opencode, from npm, on a scripted model
   ci [--update] [--full]            what `test` leaves out: format, lints, layers, golden lists, words, links
-                                    --update rewrites the golden lists, --full adds the tests that take long, and the report in a browser
+                                    --update rewrites the golden lists, --full adds long tests, and the report in a browser
   bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE]
                                     measures cf beside its floors and peers, as ratios within one run
   torture [--minutes N] [--seed S] [--round K] [--points [TEXT]]

@@ -104,7 +104,7 @@ pub(crate) enum Command {
     )]
     Init(InitArgs),
     /// Show the workspace and its newest batch
-    Status,
+    Status(StatusArgs),
     /// Add, show and change tasks
     #[command(subcommand)]
     Tasks(tasks::TasksCommand),
@@ -166,6 +166,14 @@ pub(crate) enum Command {
 pub(crate) struct InitArgs {
     /// Where to make it; made when missing [default: the repository's root, else the current directory]
     pub(crate) path: Option<PathBuf>,
+}
+
+/// `cf status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// Show it anew whenever it changes, until no batch runs
+    #[arg(short, long)]
+    pub(crate) watch: bool,
 }
 
 /// `cf reconcile`.

@@ -46,7 +46,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
     }
     match command {
         Command::Init(args) => init::run(&args, console),
-        Command::Status => status::run(console),
+        Command::Status(args) => status::run(&args, console),
         Command::Tasks(command) => tasks::run(command, console),
         Command::Blocker(command) => blocker::run(command, console),
         Command::Work(WorkCommand::Start(args)) => batch::start(&args, console),

@@ -3,6 +3,8 @@
 //! Nothing prints with `println!`: a reader that closes the pipe early must end the program quietly, so every write
 //! returns its error.
 
+pub(crate) mod screen;
+
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StderrLock, StdoutLock, Write};
 

@@ -86,7 +86,8 @@ pub(crate) struct StopTaskArgs {
 pub(crate) struct LogsArgs {
     /// The task
     pub(crate) task: TaskRef,
-    /// Keep printing until the attempt ends
+    /// Keep printing, also what later attempts write, until no batch is at work on the task; with --attempt, until
+    /// that attempt ends
     #[arg(short, long)]
     pub(crate) follow: bool,
     /// Which attempt, counted from 1 [default: the newest]

@@ -11,25 +11,28 @@ use std::io::Write as _;
 
 use cf_conductor::engine::SuccessRule;
 use cf_conductor::heard;
+use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::batch::{Batch, BatchTask, BatchTaskView, Stop};
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::supervise::Stage;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
-use cf_core::{BatchId, Outcome, Phase, TaskId, TaskLabel, TaskRef};
+use cf_core::{BatchId, Outcome, Phase, TaskId, TaskLabel, TaskRef, Timestamp};
 
 use super::{Ended, Labels};
 use crate::args::work::{BatchStatusArgs, StopArgs};
+use crate::console::screen::rows;
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::batch::{Counts, Listed, write_list, write_status};
+use crate::render::excerpt::excerpt;
 use crate::render::json::BatchJson;
 use crate::render::reconciliation::{Line, Total, totals};
 use crate::workspace;
 pub(super) use refuse::known_engine;
 pub(super) use report::report;
 pub(super) use run::{finish_pass, resolve, resume, run, setup_of, start};
-pub(super) use watch::follow;
+pub(super) use watch::{Care, follow};
 
 /// How much of what an agent said or called last is shown beside its task.
 const DOING_CHARS: usize = 120;
@@ -54,6 +57,19 @@ pub(super) fn listed(
         conductor,
         used,
     })
+}
+
+/// What the agent of each of these attempts said or called last.
+pub(super) fn doing(workspace: &Workspace, running: &[Attempt]) -> HashMap<TaskId, String> {
+    running
+        .iter()
+        .filter(|attempt| attempt.stage == Stage::Agent)
+        .filter_map(|attempt| {
+            let rule = attempt.format.unwrap_or(SuccessRule::ExitZero);
+            let mut log = LogReader::new(workspace.log_of(attempt.id));
+            Some((attempt.task, heard::latest(rule, &mut log, DOING_CHARS)?))
+        })
+        .collect()
 }
 
 /// Everything that is shown of one batch, read together.
@@ -120,16 +136,7 @@ impl Shown {
             }
             reader.open_attempts_of_batch(id)
         })?;
-        self.doing = running
-            .iter()
-            .filter(|attempt| attempt.stage == Stage::Agent)
-            .filter_map(|attempt| {
-                let rule = attempt.format.unwrap_or(SuccessRule::ExitZero);
-                let mut log = LogReader::new(workspace.log_of(attempt.id));
-                let doing = heard::latest(rule, &mut log, DOING_CHARS)?;
-                Some((attempt.task, doing))
-            })
-            .collect();
+        self.doing = doing(workspace, &running);
         self.totals = totals(&self.lines);
         Ok(())
     }
@@ -179,7 +186,34 @@ impl Shown {
             &self.tasks,
             &self.doing,
             &self.lines,
-            &self.totals,
+            Timestamp::now(),
+        )
+    }
+
+    /// The same for a terminal of this size, on which it stands as a whole.
+    ///
+    /// # Errors
+    ///
+    /// The writer refuses.
+    pub(super) fn picture(
+        &self,
+        console: &Console,
+        width: usize,
+        height: usize,
+    ) -> std::io::Result<Vec<u8>> {
+        let mut whole = Vec::new();
+        self.write(console, &mut whole)?;
+        if rows(&String::from_utf8_lossy(&whole), width) < height {
+            return Ok(whole);
+        }
+        excerpt(
+            console,
+            &self.listed,
+            &self.tasks,
+            &self.doing,
+            &self.lines,
+            (width, height),
+            Timestamp::now(),
         )
     }
 }

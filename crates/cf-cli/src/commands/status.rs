@@ -1,19 +1,24 @@
-//! `cf status`: the workspace and its newest batch, in a few lines.
+//! `cf status`: the workspace and its newest batch, in a few lines, once or for as long as a batch runs.
 
-use std::collections::BTreeMap;
-use std::io::Write as _;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use cf_conductor::store::Store;
+use cf_conductor::store::batch::BatchTaskView;
 use cf_conductor::workspace::Workspace;
-use cf_core::TaskStatus;
+use cf_core::{BatchId, TaskId, TaskStatus, Timestamp};
 use serde::Serialize;
 
 use super::Ended;
-use super::batch::listed;
+use super::batch::{Care, doing, listed};
+use super::events::LOOK;
+use crate::args::StatusArgs;
+use crate::console::screen::{Screen, height, rows};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
-use crate::render::batch::Listed;
+use crate::render::batch::{Listed, table_of};
 use crate::render::json::BatchJson;
 use crate::render::task;
 use crate::workspace;
@@ -26,8 +31,8 @@ struct StatusJson<'s> {
     batch: Option<BatchJson<'s>>,
 }
 
-struct Found {
-    workspace: Workspace,
+struct Found<'w> {
+    workspace: &'w Workspace,
     counts: Vec<(TaskStatus, u64)>,
     open_blockers: u64,
     batch: Option<Listed>,
@@ -35,10 +40,14 @@ struct Found {
     abandoned: Option<Listed>,
 }
 
+/// How often the clocks of running tasks move on.
+const TICK: Duration = Duration::from_secs(1);
+
 /// `cf status`.
-pub(super) fn run(console: &Console) -> Ended {
+pub(super) fn run(args: &StatusArgs, console: &Console) -> Ended {
     match workspace::find()? {
-        Some(found) => show(&look(found)?, console),
+        Some(found) if args.watch => watch(&found, console),
+        Some(found) => show(&look(&found)?, console),
         None if console.json => without(),
         None => Err(CliError::NoWorkspace(workspace::current_dir()?)),
     }
@@ -47,7 +56,7 @@ pub(super) fn run(console: &Console) -> Ended {
 /// `cf` alone: the status, or what to do first.
 pub(super) fn or_how_to_start(console: &Console) -> Ended {
     match workspace::find()? {
-        Some(found) => show(&look(found)?, console),
+        Some(found) => show(&look(&found)?, console),
         None if console.json => without(),
         None => {
             let mut out = console::out();
@@ -95,19 +104,22 @@ fn words(counts: impl Iterator<Item = (TaskStatus, u64)>) -> BTreeMap<&'static s
     counts.map(|(status, n)| (status.as_str(), n)).collect()
 }
 
-fn look(workspace: Workspace) -> Result<Found, CliError> {
-    let store = Store::open_to_read(&workspace)?;
+fn look(workspace: &Workspace) -> Result<Found<'_>, CliError> {
+    read(&Store::open_to_read(workspace)?, workspace)
+}
+
+fn read<'w>(store: &Store, workspace: &'w Workspace) -> Result<Found<'w>, CliError> {
     let found = store.read(|reader| {
         let batch = reader.newest_batch()?;
         let batch = batch
-            .map(|batch| listed(reader, &workspace, batch))
+            .map(|batch| listed(reader, workspace, batch))
             .transpose()?;
         let mut unfinished = reader.unfinished_batches()?;
         unfinished.sort_by_key(|batch| std::cmp::Reverse(batch.started_at));
         let mut abandoned = None;
         for other in unfinished {
             let is_newest = batch.as_ref().is_some_and(|l| l.batch.id == other.id);
-            let other = listed(reader, &workspace, other)?;
+            let other = listed(reader, workspace, other)?;
             if other.is_abandoned() {
                 abandoned = (!is_newest).then_some(other);
                 break;
@@ -130,7 +142,106 @@ fn look(workspace: Workspace) -> Result<Found, CliError> {
     })
 }
 
-fn show(found: &Found, console: &Console) -> Ended {
+/// `cf status --watch`: anew whenever something changes, until no batch runs.
+fn watch(workspace: &Workspace, console: &Console) -> Ended {
+    let store = Store::open_to_read(workspace)?;
+    let mut cares: BTreeMap<BatchId, Care> = BTreeMap::new();
+    let mut seen = None;
+    let mut drawn_at = Instant::now();
+    let mut screen = Screen::default();
+    loop {
+        let (seq, unfinished) = store.read(|reader| {
+            let unfinished = reader.unfinished_batches()?;
+            let ids: Vec<BatchId> = unfinished.iter().map(|batch| batch.id).collect();
+            Ok((reader.last_seq()?, ids))
+        })?;
+        let mut goes_on = false;
+        for id in &unfinished {
+            goes_on |= !cares.entry(*id).or_default().is_abandoned(workspace, *id);
+        }
+        // That a conductor has died is no event.
+        let now = Some((seq, !goes_on && !unfinished.is_empty()));
+        let changed = seen != now;
+        match console.width.filter(|_| !console.json) {
+            Some(width) if goes_on && (changed || drawn_at.elapsed() >= TICK) => {
+                let picture = picture(&store, &read(&store, workspace)?, width, console)?;
+                screen.show(&picture, width, &mut console::out())?;
+                drawn_at = Instant::now();
+            }
+            Some(_) if goes_on => {}
+            Some(_) => {
+                let mut out = console::out();
+                screen.clear(&mut out)?;
+                out.flush()?;
+                drop(out);
+                show(&read(&store, workspace)?, console)?;
+            }
+            None if changed => {
+                if seen.is_some() {
+                    console.say(format_args!(""))?;
+                }
+                show(&read(&store, workspace)?, console)?;
+            }
+            None => {}
+        }
+        seen = now;
+        if !goes_on {
+            return Ok(0);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The status, and what is at work in the newest batch as far as the terminal has room for it.
+fn picture(
+    store: &Store,
+    found: &Found<'_>,
+    width: usize,
+    console: &Console,
+) -> Result<Vec<u8>, CliError> {
+    let mut picture = Vec::new();
+    write(found, console, &mut picture)?;
+    let Some(listed) = &found.batch else {
+        return Ok(picture);
+    };
+    let (at_work, running) = store.read(|reader| {
+        let id = listed.batch.id;
+        Ok((
+            reader.batch_tasks_at_work(id)?,
+            reader.open_attempts_of_batch(id)?,
+        ))
+    })?;
+    let doing = doing(found.workspace, &running);
+    let fits = |picture: &[u8]| rows(&String::from_utf8_lossy(picture), width) < height();
+    let mut count = at_work.len();
+    while count > 0 {
+        let mut whole = picture.clone();
+        write_at_work(&at_work, count, &doing, console, &mut whole)?;
+        if fits(&whole) {
+            return Ok(whole);
+        }
+        count -= count.div_ceil(8);
+    }
+    Ok(picture)
+}
+
+fn write_at_work(
+    tasks: &[BatchTaskView],
+    count: usize,
+    doing: &HashMap<TaskId, String>,
+    console: &Console,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out)?;
+    table_of(tasks[..count].iter(), doing, Timestamp::now()).write(console, out)?;
+    if count < tasks.len() {
+        let more = format!("… and {} more", tasks.len() - count);
+        writeln!(out, "{}", console.paint(Look::Dim, more))?;
+    }
+    Ok(())
+}
+
+fn show(found: &Found<'_>, console: &Console) -> Ended {
     if console.json {
         console::print_json(&StatusJson {
             workspace: Some(found.workspace.root()),
@@ -141,6 +252,12 @@ fn show(found: &Found, console: &Console) -> Ended {
         return Ok(0);
     }
     let mut out = console::out();
+    write(found, console, &mut out)?;
+    out.flush()?;
+    Ok(0)
+}
+
+fn write(found: &Found<'_>, console: &Console, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "workspace  {}", found.workspace.root().display())?;
     let total: u64 = found.counts.iter().map(|(_, n)| n).sum();
     write!(out, "tasks      {total}")?;
@@ -191,6 +308,5 @@ fn show(found: &Found, console: &Console) -> Ended {
             writeln!(out, "           {}", console.paint(Look::Warn, notice))?;
         }
     }
-    out.flush()?;
-    Ok(0)
+    Ok(())
 }

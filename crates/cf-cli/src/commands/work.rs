@@ -1,5 +1,7 @@
 //! `cf work logs`: what an agent and its verification have written, as it is or as it grows; and `cf work stop`.
 
+mod attempts;
+
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,6 +12,7 @@ use cf_conductor::store::attempt::Attempt;
 use cf_conductor::supervise::Stage;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
+use cf_core::TaskLabel;
 use serde_json::json;
 
 use super::batch::finish_pass;
@@ -89,13 +92,18 @@ fn wait_for_end(
 /// How much of a log is read at once, in bytes.
 const CHUNK: usize = 64 * 1024;
 
+/// `cf work logs`.
 pub(super) fn logs(args: &LogsArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
     let actor = cf_conductor::caller::actor(&store)?;
-    let (label, attempts) = store.read(|reader| {
-        let id = find_task(reader, &actor, &args.task)?;
-        Ok((reader.label(id)?, reader.attempts(id)?))
+    let (label, task) = store.read(|reader| {
+        let task = find_task(reader, &actor, &args.task)?;
+        Ok((reader.label(task)?, task))
     })?;
+    if args.follow && args.attempt.is_none() {
+        return attempts::follow(&workspace, &store, task, &label, console);
+    }
+    let attempts = store.read(|reader| reader.attempts(task))?;
     let attempt = choose(&attempts, args.attempt).ok_or_else(|| match args.attempt {
         Some(n) => CliError::refused(
             format!("task {label} has no attempt {n}"),
@@ -104,12 +112,16 @@ pub(super) fn logs(args: &LogsArgs, console: &Console) -> Ended {
                 attempts.len()
             ),
         ),
-        None => CliError::refused(
-            format!("task {label} has not been started yet"),
-            format!("start it with `cf work start {label}`"),
-        ),
+        None => not_started(&label),
     })?;
-    print(&workspace, &store, attempt, args, console)
+    print(&workspace, &store, attempt, args.follow, console)
+}
+
+fn not_started(label: &TaskLabel) -> CliError {
+    CliError::refused(
+        format!("task {label} has not been started yet"),
+        format!("start it with `cf work start {label}`"),
+    )
 }
 
 fn choose(attempts: &[Attempt], generation: Option<u32>) -> Option<&Attempt> {
@@ -124,18 +136,18 @@ fn print(
     workspace: &Workspace,
     store: &Store,
     attempt: &Attempt,
-    args: &LogsArgs,
+    goes_on: bool,
     console: &Console,
 ) -> Ended {
     let mut out = console::out();
     let mut agent = Log::new(workspace.log_of(attempt.id));
-    follow(&mut agent, args.follow, &mut out, || {
+    follow(&mut agent, goes_on, &mut out, || {
         let now = store.read(|reader| reader.attempt(attempt.id))?;
         Ok(now.open && now.stage == Stage::Agent)
     })?;
     let mut verify = Log::new(workspace.verify_log_of(attempt.id));
     verify.heading = Some("[cf: the verification]");
-    follow(&mut verify, args.follow, &mut out, || {
+    follow(&mut verify, goes_on, &mut out, || {
         let now = store.read(|reader| reader.attempt(attempt.id))?;
         Ok(now.open && now.stage == Stage::Verify)
     })?;

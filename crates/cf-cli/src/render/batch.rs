@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use cf_conductor::store::batch::{Batch, BatchTaskView, Stop};
-use cf_core::{BatchStatus, Outcome, Phase, TaskId, TaskLabel, format_duration};
+use cf_core::{BatchStatus, Outcome, Phase, TaskId, TaskLabel, Timestamp, format_duration};
 use serde::Serialize;
 
-use super::reconciliation::{Line, Total};
+use super::reconciliation::{Line, Total, totals};
 use super::table::{Field, Table};
 use super::task::{outcome_look, phase_look};
 use super::{text, time, usage};
@@ -191,7 +191,7 @@ pub(crate) fn write_list(
     table.write(console, out)
 }
 
-/// Writes one batch: its state, its settings, its tasks, and what reconciliation did.
+/// Writes one batch as it is `now`: its state, its settings, its tasks, and what reconciliation did.
 ///
 /// # Errors
 ///
@@ -203,7 +203,7 @@ pub(crate) fn write_status(
     tasks: &[BatchTaskView],
     doing: &HashMap<TaskId, String>,
     lines: &[Line],
-    totals: &[Total],
+    now: Timestamp,
 ) -> io::Result<()> {
     writeln!(out, "{}", listed.summary(console))?;
     if let Some(notice) = listed.conductor_notice() {
@@ -246,6 +246,17 @@ pub(crate) fn write_status(
         writeln!(out, "  used        {used}")?;
     }
     writeln!(out)?;
+    table_of(tasks.iter(), doing, now).write(console, out)?;
+    write_reconciliation(console, out, lines, &totals(lines))
+}
+
+/// A row for each task: where it stands, how often it was tried, how long it has taken until `now`, and what its agent
+/// is `doing`.
+pub(crate) fn table_of<'v>(
+    tasks: impl Iterator<Item = &'v BatchTaskView>,
+    doing: &HashMap<TaskId, String>,
+    now: Timestamp,
+) -> Table {
     let mut table = Table::new(&["Task", "State", "Attempts", "Time", "Title", "Reason"]);
     for view in tasks {
         let row = &view.row;
@@ -253,7 +264,11 @@ pub(crate) fn write_status(
             Some(outcome) => (outcome.as_str(), outcome_look(outcome)),
             None => (row.phase.as_str(), phase_look(row.phase)),
         };
-        let took = match (row.started_at, row.ended_at) {
+        let end = match row.phase {
+            Phase::Running | Phase::Stopping => Some(now),
+            _ => row.ended_at,
+        };
+        let took = match (row.started_at, end) {
             (Some(start), Some(end)) => time::elapsed(time::between(start, end)),
             _ => String::new(),
         };
@@ -272,8 +287,7 @@ pub(crate) fn write_status(
             },
         ]);
     }
-    table.write(console, out)?;
-    write_reconciliation(console, out, lines, totals)
+    table
 }
 
 /// Writes `Reconciliation events:`, one line each, and the totals.

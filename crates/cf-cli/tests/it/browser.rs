@@ -21,7 +21,7 @@ struct Browsed {
 }
 
 fn browse(page: &Path, fragment: &str) -> Browsed {
-    let profile = TempDir::new().unwrap();
+    let profile = TempDir::new().expect("a folder can be made");
     let log = profile.path().join("net-log.json");
     let address = format!("file://{}{fragment}", page.display());
     let output = Command::new("timeout")
@@ -52,7 +52,7 @@ fn browse(page: &Path, fragment: &str) -> Browsed {
         String::from_utf8_lossy(&output.stderr)
     );
     Browsed {
-        dom: String::from_utf8(output.stdout).unwrap(),
+        dom: String::from_utf8(output.stdout).expect("a document is UTF-8"),
         requests: requests(&log),
     }
 }
@@ -60,9 +60,10 @@ fn browse(page: &Path, fragment: &str) -> Browsed {
 /// What the page asked the network for, from the browser's own log. What the browser asks on its own behalf has no
 /// origin as its initiator.
 fn requests(log: &PathBuf) -> Vec<String> {
-    let log: Value = serde_json::from_slice(&std::fs::read(log).unwrap()).unwrap();
-    let events = log["events"].as_array().unwrap();
-    assert!(!events.is_empty(), "the browser wrote a log");
+    let log = std::fs::read(log).expect("the browser wrote a log");
+    let log: Value = serde_json::from_slice(&log).expect("the log is JSON");
+    let events = log["events"].as_array().expect("the log has events");
+    assert!(!events.is_empty(), "something happened");
     events
         .iter()
         .map(|event| &event["params"])
@@ -96,7 +97,7 @@ fn row(dom: &str, at: usize) -> &str {
     let from = dom
         .find(&format!("<tr id=\"t-{at}\""))
         .expect("the row is there");
-    let to = dom[from..].find('>').unwrap();
+    let to = dom[from..].find('>').expect("the tag ends");
     &dom[from..=from + to]
 }
 

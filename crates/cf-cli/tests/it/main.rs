@@ -36,6 +36,7 @@ mod stop;
 mod store_and_ids;
 mod take_up;
 mod trouble;
+mod watching;
 
 use cf_testkit::Workspace;
 

@@ -123,6 +123,18 @@ pub struct BatchTaskView {
     pub status: TaskStatus,
 }
 
+impl BatchTaskView {
+    /// Reads a row of `batch_task` with `key`, `title` and `status` of its task.
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            row: BatchTask::from_row(row)?,
+            key: parsed_opt(row, "key")?,
+            title: row.get("title")?,
+            status: parsed(row, "status")?,
+        })
+    }
+}
+
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
@@ -264,14 +276,7 @@ impl Reader<'_> {
             )
             .doing("read a batch's tasks")?;
         let rows = statement
-            .query_map([batch.to_string()], |row| {
-                Ok(BatchTaskView {
-                    row: BatchTask::from_row(row)?,
-                    key: parsed_opt(row, "key")?,
-                    title: row.get("title")?,
-                    status: parsed(row, "status")?,
-                })
-            })
+            .query_map([batch.to_string()], BatchTaskView::from_row)
             .doing("read a batch's tasks")?;
         rows.collect::<rusqlite::Result<_>>()
             .doing("read a batch's tasks")

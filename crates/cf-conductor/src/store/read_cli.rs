@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use cf_core::{Link, LinkKind, TaskId, TaskStatus};
+use cf_core::{BatchId, Link, LinkKind, TaskId, TaskStatus};
 
 use rusqlite::backup::Backup;
 
+use super::batch::BatchTaskView;
 use super::sql::parsed;
 use super::{Doing as _, Reader, Result, Store};
 
@@ -98,6 +99,27 @@ impl Reader<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The tasks of a batch whose agents are at work or being stopped, and those that are held, by position.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batch_tasks_at_work(&self, batch: BatchId) -> Result<Vec<BatchTaskView>> {
+        const DOING: &str = "read a batch's tasks";
+        let mut statement = self
+            .conn
+            .prepare_cached(
+                "SELECT b.*, t.key AS key, t.title AS title, t.status AS status FROM batch_task b \
+                 JOIN task t ON t.id = b.task WHERE b.batch = ?1 AND b.phase IN ('running','stopping','held') \
+                 ORDER BY b.position",
+            )
+            .doing(DOING)?;
+        let rows = statement
+            .query_map([batch.to_string()], BatchTaskView::from_row)
+            .doing(DOING)?;
+        rows.collect::<rusqlite::Result<_>>().doing(DOING)
     }
 
     fn open_blockers_by_text(&self) -> Result<HashMap<String, u64>> {

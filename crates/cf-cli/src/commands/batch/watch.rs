@@ -12,6 +12,7 @@ use super::super::events::{LOOK, Tail};
 use super::super::{Ended, Labels};
 use super::{Shown, named_or_newest};
 use crate::args::work::BatchArgs;
+use crate::console::screen::{Screen, height};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::progress::Progress;
@@ -23,11 +24,45 @@ use crate::workspace;
 /// batch a moment before it can be seen to hold the lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often the clocks of a watched batch move on.
+const TICK: Duration = Duration::from_secs(1);
+
 /// The reason of a task that a person works on; one of those that scripts may match on.
 const BY_HAND: &str = "in progress by hand";
 
 /// How many failed tasks are named with the command that shows their logs.
 const MOST_LOGS: usize = 3;
+
+/// Notices when the batch that is looked at has lost its conductor: nothing will happen to it any more.
+#[derive(Debug, Default)]
+pub(in crate::commands) struct Care {
+    abandoned_since: Option<Instant>,
+}
+
+impl Care {
+    /// Whether the batch, which has not ended, has been without a conductor for too long.
+    pub(in crate::commands) fn is_abandoned(&mut self, workspace: &Workspace, id: BatchId) -> bool {
+        if workspace.conductor_of(id).is_some() {
+            self.abandoned_since = None;
+            return false;
+        }
+        let since = self.abandoned_since.get_or_insert_with(Instant::now);
+        since.elapsed() > PATIENCE
+    }
+
+    fn refuse_abandoned(&mut self, workspace: &Workspace, id: BatchId) -> Result<(), CliError> {
+        if !self.is_abandoned(workspace, id) {
+            return Ok(());
+        }
+        Err(CliError::refused(
+            format!("the conductor of batch {} is gone", id.short()),
+            format!(
+                "go on with `cf resume {0}`, or end it with `cf stop {0} --force`",
+                id.short()
+            ),
+        ))
+    }
+}
 
 /// `cf work batch follow`.
 pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended {
@@ -42,7 +77,7 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
     let mut labels = Labels::default();
     let shown = Shown::read(&store, &workspace, id)?;
     let mut progress = Progress::new(console, shown.listed.counts.total, workspace.clone());
-    let mut abandoned_since: Option<Instant> = None;
+    let mut care = Care::default();
     loop {
         // Asked before reading: the events of a batch that has ended are then read to the last.
         let batch = store.read(|reader| reader.batch(id))?;
@@ -63,17 +98,9 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
         if batch.status.is_final() {
             break;
         }
-        if workspace.conductor_of(id).is_some() {
-            abandoned_since = None;
-        } else if abandoned_since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        if let Err(gone) = care.refuse_abandoned(&workspace, id) {
             progress.finish()?;
-            return Err(CliError::refused(
-                format!("the conductor of batch {} is gone", id.short()),
-                format!(
-                    "go on with `cf resume {0}`, or end it with `cf stop {0} --force`",
-                    id.short()
-                ),
-            ));
+            return Err(gone);
         }
         std::thread::sleep(LOOK);
     }
@@ -174,32 +201,58 @@ pub(super) fn status(
     id: BatchId,
     console: &Console,
 ) -> Ended {
-    let mut shown_at = None;
     let mut shown = Shown::read(store, workspace, id)?;
+    let mut seen = None;
+    let mut drawn_at = Instant::now();
+    let mut screen = Screen::default();
+    let mut care = Care::default();
     loop {
         let (batch, seq) = store.read(|reader| Ok((reader.batch(id)?, reader.last_seq()?)))?;
-        let key = (seq, batch.status);
-        if shown_at != Some(key) {
+        let is_final = batch.status.is_final();
+        let now = Some((seq, batch.status));
+        // On a terminal the clocks of running tasks move on too.
+        let ticks = console.width.is_some() && !console.json && drawn_at.elapsed() >= TICK;
+        if seen != now || ticks {
             shown.read_again(store, workspace)?;
-            if console.json {
-                console::print_json(&shown.json())?;
-            } else {
-                let mut out = console::out();
-                if console.width.is_some() {
-                    // To the upper left corner, and clear what follows: what stood there scrolls away with nothing
-                    // lost.
-                    out.write_all(b"\x1b[H\x1b[2J")?;
-                } else if shown_at.is_some() {
-                    writeln!(out)?;
-                }
-                shown.write(console, &mut out)?;
-                out.flush()?;
-            }
-            shown_at = Some(key);
+            draw(&shown, &mut screen, seen.is_none(), is_final, console)?;
+            seen = now;
+            drawn_at = Instant::now();
         }
-        if batch.status.is_final() {
+        if is_final {
             return Ok(0);
         }
+        care.refuse_abandoned(workspace, id)?;
         std::thread::sleep(LOOK);
     }
+}
+
+/// Shows a batch in the place of its last picture; at its end, and where no terminal is, as a whole and for good.
+fn draw(
+    shown: &Shown,
+    screen: &mut Screen,
+    is_first: bool,
+    is_last: bool,
+    console: &Console,
+) -> Result<(), CliError> {
+    if console.json {
+        return Ok(console::print_json(&shown.json())?);
+    }
+    let mut out = console::out();
+    match console.width {
+        Some(width) if !is_last => {
+            let picture = shown.picture(console, width, height())?;
+            screen.show(&picture, width, &mut out)?;
+        }
+        Some(_) => {
+            screen.clear(&mut out)?;
+            shown.write(console, &mut out)?;
+        }
+        None => {
+            if !is_first {
+                writeln!(out)?;
+            }
+            shown.write(console, &mut out)?;
+        }
+    }
+    Ok(out.flush()?)
 }

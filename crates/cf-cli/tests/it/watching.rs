@@ -1,0 +1,95 @@
+//! A batch seen from a second shell: `status --watch` and `work logs --follow`, until it ends.
+
+use crate::{until, waiter, workspace};
+
+#[test]
+fn logs_are_followed_from_one_attempt_to_the_next() {
+    let ws = workspace();
+    let script = format!(
+        "echo begun; {}; [ -e tried ] || {{ touch tried; echo broken; exit 3; }}; echo mended",
+        until("go")
+    );
+    ws.add("a", &script);
+    let run = ws.start(["a", "--retry", "1", "--retry-delay", "0s"]);
+    ws.wait_for_event("BATCH_TASK_STARTED", "a");
+    let mut logs = ws.spawn(["work", "logs", "a", "--follow"]);
+    logs.wait_for_text("begun");
+    ws.touch("go");
+    run.wait().ok();
+    let said = logs.wait().ok().stdout();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines,
+        ["begun", "broken", "[cf: attempt 2]", "begun", "mended"]
+    );
+}
+
+#[test]
+fn logs_of_a_task_that_waits_for_its_turn_are_waited_for() {
+    let ws = workspace();
+    ws.add("first", &waiter("first"));
+    ws.task("second").run("echo here").after("first").add();
+    let run = ws.start(["first", "second"]);
+    ws.wait_for_pid("first.pid");
+    let mut logs = ws.spawn(["work", "logs", "second", "--follow"]);
+    logs.wait_for_text("[cf: not started yet]");
+    ws.touch("first.go");
+    run.wait().ok();
+    logs.wait().ok().says("[cf: attempt 1]").says("here");
+}
+
+#[test]
+fn logs_of_one_attempt_end_with_it_and_those_of_no_task_in_work_are_refused() {
+    let ws = workspace();
+    ws.add(
+        "a",
+        "[ -e tried ] || { touch tried; echo one; exit 3; }; echo two",
+    );
+    ws.cf(["work", "logs", "a", "--follow"])
+        .refused()
+        .says("not been started");
+    ws.run(["a", "--retry", "1", "--retry-delay", "0s"]).ok();
+    ws.cf(["work", "logs", "a", "--follow", "--attempt", "1"])
+        .ok()
+        .says("one")
+        .never_says("two");
+    ws.cf(["work", "logs", "a", "--follow"])
+        .ok()
+        .says("two")
+        .never_says("one");
+}
+
+#[test]
+fn the_status_is_watched_until_no_batch_runs() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let run = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    let mut watch = ws.spawn(["status", "--watch"]);
+    let mut json = ws.spawn(["status", "--watch", "--json"]);
+    watch.wait_for_text("1 running");
+    json.wait_for_text("\"running\":1");
+    ws.touch("a.go");
+    run.wait().ok();
+    watch.wait().ok().says("COMPLETED  1 completed");
+    let states = json.wait().ok().json_lines();
+    assert_eq!(states.last().unwrap()["batch"]["status"], "COMPLETED");
+    let once = ws.cf(["status", "--watch"]).ok().stdout();
+    assert_eq!(once.matches("workspace").count(), 1, "nothing runs");
+}
+
+#[test]
+fn a_batch_without_a_conductor_is_watched_no_longer() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let run = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    let mut watch = ws.spawn(["work", "batch", "status", "--watch"]);
+    let status = ws.spawn(["status", "--watch"]);
+    watch.wait_for_text("RUNNING");
+    run.kill9();
+    watch.wait().refused().says("is gone").says("cf resume");
+    status.wait().ok().says("its conductor is gone");
+    ws.touch("a.go");
+    ws.resume([""; 0]).ok();
+}
