@@ -21,6 +21,8 @@ struct Aside {
     started: Started,
     /// What it says to be so when it succeeds.
     said: Option<Said>,
+    /// Whether it was killed on purpose.
+    killed: bool,
 }
 
 /// Somebody who means no good.
@@ -175,7 +177,11 @@ impl<'a> Adversary<'a> {
         self.say(args.join(" "));
         let mut command = self.ground.cf(args, None);
         let started = self.ground.start(&mut command)?;
-        self.asides.push(Aside { started, said });
+        self.asides.push(Aside {
+            started,
+            said,
+            killed: false,
+        });
         Ok(())
     }
 
@@ -190,7 +196,7 @@ impl<'a> Adversary<'a> {
         if conductor.is_none() && self.rng.once_in(2) {
             return self.go_on();
         }
-        match self.rng.within(0, 28) {
+        match self.rng.within(0, 33) {
             0 | 1 => {
                 if let Some(pid) = conductor {
                     self.say(format!("kill -9 conductor {pid}"));
@@ -223,6 +229,17 @@ impl<'a> Adversary<'a> {
             24 => self.shortage_of_disk(),
             25 => self.github_deed(),
             26 => self.go_on()?,
+            27 => {
+                self.set_status()?;
+                sleep(Duration::from_millis(self.rng.within(0, 30)));
+                self.kill_the_last_command();
+            }
+            28 => self.freeze_and_kill(conductor),
+            29 => {
+                let task = self.rng.pick(&self.keys).cloned().unwrap_or_default();
+                self.conduct(&["work".to_owned(), "start".to_owned(), task])?;
+            }
+            30 => self.stop_by_name()?,
             _ => self.of_one_task(&["tasks", "depend", "?", "??"])?,
         }
         Ok(())
@@ -240,6 +257,41 @@ impl<'a> Adversary<'a> {
             self.say(format!("stop {pid} for {time:?}"));
             process::signal(pid, Signal::STOP);
             self.stopped.push((Instant::now() + time, pid));
+        }
+    }
+
+    /// The command that was started last dies in the middle of what it does.
+    fn kill_the_last_command(&mut self) {
+        if let Some(aside) = self.asides.last_mut() {
+            aside.killed = true;
+            process::kill9(aside.started.child.id());
+            self.say("… and was killed".to_owned());
+        }
+    }
+
+    /// Everything stands still while the conductor dies; it goes on when another may be there already.
+    fn freeze_and_kill(&mut self, conductor: Option<u32>) {
+        let below = conductor.map(process::descendants).unwrap_or_default();
+        self.say(format!("freeze {below:?}, kill -9 conductor {conductor:?}"));
+        let time = Duration::from_millis(self.rng.within(50, 1_500));
+        for pid in below {
+            process::signal(pid, Signal::STOP);
+            self.stopped.push((Instant::now() + time, pid));
+        }
+        conductor.into_iter().for_each(process::kill9);
+    }
+
+    /// Stops a batch by its name, whether or not anybody conducts it.
+    fn stop_by_name(&mut self) -> Result<(), String> {
+        let batches = self
+            .ground
+            .texts("SELECT id FROM batch WHERE status = 'RUNNING' ORDER BY pk");
+        match self.rng.pick(&batches).cloned() {
+            Some(id) if self.rng.once_in(2) => {
+                self.aside(&["work", "batch", "stop", &id, "--force"], None)
+            }
+            Some(id) => self.aside(&["work", "batch", "stop", &id], None),
+            None => Ok(()),
         }
     }
 
@@ -403,7 +455,7 @@ impl<'a> Adversary<'a> {
                 ));
                 continue;
             };
-            if let Some(signal) = ended.signal {
+            if let Some(signal) = ended.signal.filter(|_| !aside.killed) {
                 self.faults.push(format!(
                     "cf {shown} died of signal {signal}:\n{}",
                     ended.text

@@ -238,3 +238,75 @@ fn outcome(event: &Event) -> Option<&'static str> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A store that has just what is read here.
+    fn store(events: &[(&str, &str, &str)]) -> Connection {
+        let store = Connection::open_in_memory().unwrap();
+        store
+            .execute_batch(
+                "CREATE TABLE event (seq INTEGER PRIMARY KEY, type, task, batch, attempt, actor, data);
+                 CREATE TABLE task (id, status, version, deleted_at_ms, status_by);
+                 CREATE TABLE batch_task (batch, task, outcome);
+                 INSERT INTO task VALUES ('t', 'DONE', 3, NULL, 'batch:b');",
+            )
+            .unwrap();
+        for (kind, actor, data) in events {
+            store
+                .execute(
+                    "INSERT INTO event (type, task, batch, attempt, actor, data) VALUES (?1, 't', 'b', 'a', ?2, ?3)",
+                    [kind, actor, data],
+                )
+                .unwrap();
+        }
+        store
+    }
+
+    const LIFE: [(&str, &str, &str); 6] = [
+        ("TASK_CREATED", "cli", r#"{"key":"k","status":"READY"}"#),
+        (
+            "TASK_STATUS_CHANGED",
+            "batch:b",
+            r#"{"from":"READY","to":"IN_PROGRESS","version":2}"#,
+        ),
+        ("BATCH_TASK_STARTED", "batch:b", "{}"),
+        ("ATTEMPT_ENDED", "batch:b", r#"{"end":"exited"}"#),
+        (
+            "TASK_STATUS_CHANGED",
+            "batch:b",
+            r#"{"from":"IN_PROGRESS","to":"DONE","version":3}"#,
+        ),
+        ("BATCH_TASK_COMPLETED", "batch:b", "{}"),
+    ];
+
+    #[test]
+    fn a_life_as_it_should_be_has_no_fault() {
+        let store = store(&LIFE);
+        let replay = Replay::of(&store).unwrap();
+        assert!(replay.faults.is_empty(), "{:?}", replay.faults);
+        assert!(replay.differences(&store).unwrap().is_empty());
+        assert!(replay.settled.contains("a"));
+    }
+
+    #[test]
+    fn a_write_that_the_log_lacks_is_found() {
+        let mut life = LIFE.to_vec();
+        life.remove(1);
+        let replay = Replay::of(&store(&life)).unwrap();
+        assert_eq!(replay.faults.len(), 1, "{:?}", replay.faults);
+        let shorter = store(&LIFE[..4]);
+        let replay = Replay::of(&shorter).unwrap();
+        assert_eq!(replay.differences(&shorter).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn work_that_was_done_and_begins_again_is_found() {
+        let mut life = LIFE.to_vec();
+        life.push(("BATCH_TASK_STARTED", "batch:b", "{}"));
+        let replay = Replay::of(&store(&life)).unwrap();
+        assert_eq!(replay.faults.len(), 1, "{:?}", replay.faults);
+    }
+}

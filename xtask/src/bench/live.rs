@@ -208,6 +208,27 @@ fn field(text: &str, name: &str) -> Option<f64> {
         .ok()
 }
 
+/// Milliseconds from the start of `resume`, after the conductor of a batch was killed, until it has said of each of its
+/// agents that it is adopted.
+pub(crate) fn recovery(stage: &Stage, tasks: usize, slots: usize) -> Result<Vec<f64>, Problem> {
+    let mut live = Live::start(stage, tasks, slots)?;
+    live.conductor.kill()?;
+    live.conductor.wait()?;
+    let said = live.workspace.folder.join("resumed");
+    let file = fs::File::create(&said)?;
+    let start = Instant::now();
+    live.conductor = stage
+        .cf_in(&live.workspace, &["work", "batch", "resume"])
+        .stdout(file.try_clone()?)
+        .stderr(file)
+        .spawn()?;
+    live.wait_for(|_| {
+        let said = fs::read_to_string(&said)?;
+        Ok(said.matches("adopted ").count() >= slots)
+    })?;
+    Ok(vec![start.elapsed().as_secs_f64() * 1000.0])
+}
+
 /// Milliseconds from the commit of another process, which marks a running task DONE, to the signal at its agent.
 pub(crate) fn reaction(stage: &Stage) -> Result<Vec<f64>, Problem> {
     let changes = stage.sizes.reactions;

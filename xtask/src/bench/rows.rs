@@ -262,6 +262,17 @@ pub(crate) const ROWS: &[Row] = &[
         targets: &[at_most("cf", 10.0)],
     },
     Row {
+        id: "recovery",
+        what: "resume of 10,000 tasks until 64 live agents are adopted",
+        unit: "ms",
+        statistic: Statistic::Median,
+        rounds: 3,
+        contenders: &[ours("cf", |stage| {
+            live::recovery(stage, stage.sizes.store, 64)
+        })],
+        targets: &[at_most("cf", 1_000.0)],
+    },
+    Row {
         id: "pass-changed",
         what: "pass over 10,000 changed tasks, 1,000 of them blocked",
         unit: "ms",

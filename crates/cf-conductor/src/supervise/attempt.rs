@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 
 use super::clock::{ActiveClock, TICK};
 use super::gate;
-use super::job::{Frame, Job, Leftovers};
+use super::job::{Frame, Job, Leftovers, Stage};
 use super::logfile::LogWriter;
 use super::program::NotStarted;
 use super::record::{Ended, How, Limit, Record};
@@ -40,7 +40,7 @@ impl Supervisor {
         };
         let process = match self.file.append(&started) {
             Ok(()) => {
-                point("agent.recorded");
+                point(of_stage(job, ["agent.recorded", "verify.recorded"]));
                 program::start(job)
             }
             // Whatever is wrong with that file, the task has no part in it.
@@ -53,7 +53,7 @@ impl Supervisor {
         };
         let record = match process {
             Ok(process) => {
-                point("agent.started");
+                point(of_stage(job, ["agent.started", "verify.started"]));
                 Record::Ended(Run::new(self, job, process).finish())
             }
             Err(NotStarted { error, passing }) => Record::SpawnFailed {
@@ -68,6 +68,14 @@ impl Supervisor {
         point("end.recorded");
         say(&record);
         point("end.told");
+    }
+}
+
+/// The name of a point for an agent, or for a verification.
+const fn of_stage(job: &Job, [agent, verify]: [&'static str; 2]) -> &'static str {
+    match job.stage {
+        Stage::Agent => agent,
+        Stage::Verify => verify,
     }
 }
 
@@ -129,7 +137,7 @@ impl<'a> Run<'a> {
         let mut survivors = Vec::new();
         let clean;
         point(if cut.is_none() {
-            "agent.ended"
+            of_stage(self.job, ["agent.ended", "verify.ended"])
         } else {
             "stop.asked"
         });
