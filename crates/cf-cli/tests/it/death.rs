@@ -127,6 +127,31 @@ fn what_a_dead_supervisor_leaves_is_found_and_stopped() {
 }
 
 #[test]
+fn a_supervisor_that_somebody_stopped_is_let_go_on() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let batch = ws.start(["a", "--timeout", "20s"]);
+    ws.wait_for_pid("a.pid");
+    process::signal(ws.supervisor("a"), Signal::STOP);
+    ws.touch("a.go");
+    batch.wait().ok();
+    assert_eq!(ws.status("a"), "DONE");
+}
+
+#[test]
+fn an_adopted_supervisor_that_somebody_stopped_is_let_go_on() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    process::signal(ws.supervisor("a"), Signal::STOP);
+    batch.kill9();
+    ws.touch("a.go");
+    ws.resume([""; 0]).ok();
+    assert_eq!((ws.status("a").as_str(), ws.lines("a.pid")), ("DONE", 1));
+}
+
+#[test]
 fn a_lost_attempt_is_retried_by_policy() {
     let ws = workspace();
     ws.add(

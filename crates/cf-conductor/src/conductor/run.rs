@@ -970,6 +970,7 @@ impl<'a> Conductor<'a> {
         self.last_tick = self.core.clock;
         self.ticked = true;
         self.executor.reap();
+        self.executor.wake_the_stopped();
         if self.core.unclean.is_empty() && !self.core.schedule.waits_for_claims() {
             return Ok(());
         }

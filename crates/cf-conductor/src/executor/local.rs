@@ -123,6 +123,16 @@ impl LocalExecutor {
         reaped
     }
 
+    /// Lets supervisors go on that somebody stopped (SIGSTOP) and that are stopped at two calls in a row. To be called now
+    /// and then: a stopped supervisor neither hears that its agent has ended nor keeps the agent's limits.
+    pub fn wake_the_stopped(&mut self) {
+        for slot in self.slots.values_mut() {
+            if matches!(slot.state, State::Busy { .. }) {
+                slot.wake_if_still_stopped();
+            }
+        }
+    }
+
     /// The process numbers of the supervisors that are children of this process.
     pub fn own_children(&self) -> Vec<i32> {
         self.slots.values().filter_map(Slot::own_pid).collect()
@@ -312,6 +322,7 @@ impl Executor for LocalExecutor {
             released: false,
             leaves_unlisted: false,
             overdue_at: None,
+            found_stopped: false,
         };
         // A file that somebody removed says nothing about its supervisor.
         let missing = !std::fs::exists(&file).unwrap_or(true);

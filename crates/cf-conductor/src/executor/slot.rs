@@ -40,6 +40,8 @@ pub(super) struct Slot {
     pub(super) leaves_unlisted: bool,
     /// When it is killed unless what it runs has ended by then; only while it is to stop something.
     pub(super) overdue_at: Option<Instant>,
+    /// Whether it was found stopped (SIGSTOP) at the last look.
+    pub(super) found_stopped: bool,
 }
 
 /// How a supervisor is connected with this process.
@@ -109,6 +111,7 @@ impl Slot {
             released: true,
             leaves_unlisted: false,
             overdue_at: None,
+            found_stopped: false,
         })
     }
 
@@ -177,6 +180,24 @@ impl Slot {
         {
             wake(pid);
         }
+    }
+
+    /// Lets it go on if it was found stopped before and still is. Nobody but it can end what it runs, keep its limits and
+    /// say how it ended.
+    pub(super) fn wake_if_still_stopped(&mut self) {
+        let pid = match &self.who {
+            Who::Own { child, .. } => Some(child.id().cast_signed()),
+            Who::Adopted(identity) if is_same(identity) => Some(identity.pid),
+            Who::Adopted(_) | Who::Dead => None,
+        };
+        let stopped = pid
+            .and_then(|pid| stat(pid).ok())
+            .is_some_and(|now| now.state == b'T');
+        if stopped && self.found_stopped {
+            tracing::warn!(pid, "a supervisor was stopped, and is let go on");
+            self.wake();
+        }
+        self.found_stopped = stopped;
     }
 
     /// Lets it go on if somebody stopped it (SIGSTOP).
