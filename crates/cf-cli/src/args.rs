@@ -148,6 +148,11 @@ pub(crate) enum Command {
         after_help = "Example: cf completions bash > ~/.local/share/bash-completion/completions/cf"
     )]
     Completions(CompletionsArgs),
+    /// Print the manual page of a command, or write all of them
+    #[command(
+        after_help = "Examples: cf man tasks add | man -l -\n          cf man --dir ~/.local/share/man/man1"
+    )]
+    Man(ManArgs),
     /// Short for `work batch run`
     #[command(after_long_help = run::RUN_EXAMPLES)]
     Run(run::RunArgs),
@@ -251,6 +256,17 @@ pub(crate) struct DoctorArgs {
     /// Remove leftovers that nobody needs: files of dead supervisors, locks of ended batches
     #[arg(long)]
     pub(crate) fix: bool,
+}
+
+/// `cf man`.
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The command, such as `tasks add` [default: cf itself]
+    #[arg(value_name = "COMMAND", conflicts_with = "dir")]
+    pub(crate) command: Vec<String>,
+    /// Write a page for every command into this folder, made when missing
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 /// `cf completions`.

@@ -10,6 +10,7 @@ mod explain;
 mod github;
 mod import;
 mod init;
+mod man;
 mod reconcile;
 mod status;
 mod tasks;
@@ -73,6 +74,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
         Command::Pr(PrCommand::Link(args)) => tasks::link_prs(&args, console),
         Command::Config(command) => config::run(&command, console),
         Command::Doctor(args) => doctor::run(&args, console),
+        Command::Man(args) => man::run(&args, console),
         Command::Completions(args) => completions::run(&args),
     }
 }
@@ -82,6 +84,7 @@ fn refuse_json(command: &Command) -> Result<(), CliError> {
     let (words, what) = match command {
         Command::Work(WorkCommand::Logs(_)) | Command::Logs(_) => ("work logs", "a log"),
         Command::Completions(_) => ("completions", "a script"),
+        Command::Man(args) if args.dir.is_none() => ("man", "a manual page"),
         _ => return Ok(()),
     };
     Err(CliError::usage(

@@ -33,6 +33,9 @@ pub(crate) enum ConfigError {
     /// An engine of a file is wrong.
     #[error(transparent)]
     Engine(#[from] EngineSettingError),
+    /// The webhook cannot be used.
+    #[error("{origin}: `webhook.url`: {why}")]
+    Webhook { origin: String, why: String },
     /// Two settings contradict each other.
     #[error("{0}")]
     Contradiction(String),
@@ -228,11 +231,11 @@ fn from_document(document: &Document, owner: Owner) -> Result<Layer, DocumentErr
     );
     for (key, value) in &table {
         match key.get_ref().as_ref() {
-            "github" => {
-                if let Some(inner) = complaints.table("github", value) {
+            name if TABLES.contains(&name) => {
+                if let Some(inner) = complaints.table(name, value) {
                     read_keys(
                         inner,
-                        "github.",
+                        &format!("{name}."),
                         document,
                         &origin,
                         owner,
@@ -259,6 +262,9 @@ fn from_document(document: &Document, owner: Owner) -> Result<Layer, DocumentErr
     Ok(layer)
 }
 
+/// The tables that hold settings, beside `[engines.NAME]`.
+const TABLES: [&str; 3] = ["hooks", "webhook", "github"];
+
 /// Reads the keys of one table; `prefix` is its name with a point, or nothing at the top.
 fn read_keys(
     table: &DeTable<'_>,
@@ -275,7 +281,8 @@ fn read_keys(
         .filter(|name| !name.contains('.'))
         .collect();
     let place = if prefix.is_empty() {
-        names.extend(["github", "engines"]);
+        names.extend(TABLES);
+        names.push("engines");
         "the configuration".to_owned()
     } else {
         format!("[{}]", prefix.trim_end_matches('.'))
@@ -287,13 +294,20 @@ fn read_keys(
                 &key.span(),
                 format!("`{name}` decides where a token goes and is read from the user's own file only"),
             ),
+            Some(known) if known.scope == Scope::Own && owner == Owner::Workspace => complaints.at(
+                &key.span(),
+                format!(
+                    "`{name}` decides where news of the work goes and is read from the user's own file and the \
+                     environment only"
+                ),
+            ),
             Some(known) => {
                 let origin = origin(document.line(key.span().start));
                 if let Err(problem) = layer.set_toml(known.name, value.get_ref(), origin) {
                     complaints.at(&value.span(), format!("`{name}`: {problem}"));
                 }
             }
-            None if prefix.is_empty() && ["github", "engines"].contains(&name.as_str()) => {}
+            None if prefix.is_empty() && (TABLES.contains(&name.as_str()) || name == "engines") => {}
             None => complaints.unknown(key, &place, &names),
         }
     }

@@ -143,9 +143,9 @@ impl CliError {
                 Some("make one with `cf init`, or name its folder with -C".to_owned())
             }
             Self::Usage { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
-            Self::Config(ConfigError::File(_) | ConfigError::Engine(_)) => {
-                Some("correct it; `cf config show` lists every setting".to_owned())
-            }
+            Self::Config(
+                ConfigError::File(_) | ConfigError::Engine(_) | ConfigError::Webhook { .. },
+            ) => Some("correct it; `cf config show` lists every setting".to_owned()),
             Self::Config(ConfigError::Environment { .. }) => {
                 Some("unset the variable, or correct it".to_owned())
             }

@@ -30,6 +30,7 @@ use cf_core::{AttemptId, BatchId, BatchStatus, TaskId};
 use crate::engine::Engines;
 use crate::executor::ExecutorError;
 use crate::github::GithubSource;
+use crate::hooks::Hooks;
 use crate::source::ReconcilerRegistry;
 use crate::store::StoreError;
 use crate::store::event::Event;
@@ -54,6 +55,8 @@ pub struct Setup {
     pub github: Option<GithubSource>,
     /// The environment that agents inherit, before it is cleaned.
     pub environment: Vec<(OsString, OsString)>,
+    /// Who else is told what happens; taken by the batch that runs next.
+    pub hooks: Hooks,
     /// The program that agents find as `cf`, and that supervisors are started from.
     pub program: PathBuf,
 }

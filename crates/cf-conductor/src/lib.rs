@@ -15,6 +15,7 @@ pub mod explain;
 pub mod fault;
 pub mod github;
 pub mod heard;
+pub mod hooks;
 pub mod process;
 pub mod prompt;
 pub mod schedule;

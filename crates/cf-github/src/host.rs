@@ -323,7 +323,7 @@ fn check(address: &str) -> Result<Url, HostError> {
 }
 
 /// Whether the address is on this machine, by its number. A name could be made to point anywhere, `localhost` excepted.
-fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
         Some(host) => host

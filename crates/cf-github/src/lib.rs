@@ -48,6 +48,7 @@ mod saved;
 mod scopes;
 mod time;
 mod token;
+mod webhook;
 mod wire;
 
 pub use answer::{
@@ -73,4 +74,5 @@ pub use rest::RestLook;
 pub use saved::{HostState, Mark, Saved, Seen, Snapshot, Span, What};
 pub use scopes::{Scopes, scopes};
 pub use token::{Token, TokenChoice, TokenError, TokenSource, choose_token};
+pub use webhook::{TRY_LIMIT, Undelivered, Webhook};
 pub use wire::Limits;

@@ -79,11 +79,7 @@ impl Wire {
     ///
     /// There is no certificate authority on this machine, or a variable cannot be used.
     pub(crate) fn new(access: HostAccess, limits: Limits) -> Result<Self, String> {
-        static PROVIDER: Once = Once::new();
-        PROVIDER.call_once(|| {
-            // Fails only when the program has chosen another one, which is as good.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        });
+        choose_provider();
         let mut defaults = HeaderMap::new();
         defaults.insert(
             HeaderName::from_static("x-github-api-version"),
@@ -207,8 +203,22 @@ impl Wire {
     }
 }
 
+/// Says, once for the process, who does the cryptography of TLS.
+pub(crate) fn choose_provider() {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // Fails only when the program has chosen another one, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
 /// An error with its causes in one line, without secrets.
 fn describe(token: &Token, error: &reqwest::Error) -> String {
+    token.redact(&in_one_line(error)).into_owned()
+}
+
+/// An error with its causes in one line.
+pub(crate) fn in_one_line(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -220,5 +230,5 @@ fn describe(token: &Token, error: &reqwest::Error) -> String {
         }
         cause = error.source();
     }
-    token.redact(&text).into_owned()
+    text
 }

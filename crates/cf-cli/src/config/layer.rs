@@ -14,8 +14,8 @@ use cf_core::{Isolation, OnFailure, Strategy};
 use toml::de::DeValue;
 
 use super::values::{
-    Address, Bytes, ClosedUnmerged, CommentsFrom, EngineName, Limit, Percent, Retries, Slots,
-    TokenFrom, Value,
+    Address, Bytes, ClosedUnmerged, CommentsFrom, EngineName, Limit, Percent, Retries,
+    ShellCommand, Slots, TokenFrom, Value,
 };
 
 /// Where a value was written.
@@ -78,6 +78,8 @@ pub(crate) enum Scope {
     Files,
     /// Only in the user's own file, because it decides where a token goes.
     User,
+    /// In the environment and in the user's own file, because it decides where news of the work goes.
+    Own,
 }
 
 /// What is known about a setting besides its value.
@@ -182,6 +184,11 @@ settings! {
     keep: Vec<String> = "keep", Files, Some(""), "programs that are never stopped as left behind";
     log_cap: Bytes = "log_cap", Files, Some("32MiB"), "largest log of an attempt; head and tail are kept";
     reconcile_github: bool = "reconcile_github", Files, None, "asks GitHub about links; without it, when there are any";
+    hooks_on_batch_end: ShellCommand = "hooks.on_batch_end", Files, None, "a command that is told when a batch ends";
+    hooks_on_blocked: ShellCommand = "hooks.on_blocked", Files, None, "a command that is told when a task becomes blocked";
+    hooks_on_task_end: ShellCommand = "hooks.on_task_end", Files, None, "a command that is told when a task has its outcome";
+    hooks_timeout: Limit = "hooks.timeout", Files, Some("30s"), "limit of each of these commands, and of waiting for them at the end";
+    webhook_url: Address = "webhook.url", Own, None, "an address that is told the same; CF_WEBHOOK_SECRET signs";
     github_closed_unmerged: ClosedUnmerged = "github.closed_unmerged", Files, Some("fail"), "what a pull request closed without merge does";
     github_settle: Duration = "github.settle", Files, Some("1m"), "time for an agent to end after its link changed";
     github_wait: Duration = "github.wait", Files, Some("10s"), "longest wait for GitHub before a start";

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use cf_conductor::engine::{EngineConfig, EngineConfigError, EngineName, Engines};
 use cf_conductor::github::{Access, GithubSource};
+use cf_conductor::hooks::{Hooks, SECRET_VARIABLE, Webhook};
 use cf_conductor::settings::{self as conductor, GithubSettings, Settings};
 use cf_core::Strategy;
 
-use super::layer::{Layer, known};
-use super::values::{ClosedUnmerged, CommentsFrom, TokenFrom};
+use super::ConfigError;
+use super::layer::{Layer, Setting, known};
+use super::values::{ClosedUnmerged, CommentsFrom, ShellCommand, TokenFrom};
 
 /// Settings that make no engine.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +90,34 @@ impl Layer {
             hosts: known(self.github_hosts.as_ref()),
             ask_gh: known(self.github_token.as_ref()) == TokenFrom::Gh,
             reserve_percent: known(self.github_reserve.as_ref()).0,
+        })
+    }
+
+    /// Who is told what happens in a batch.
+    ///
+    /// # Errors
+    ///
+    /// The address of the webhook cannot be used.
+    ///
+    /// # Panics
+    ///
+    /// On a layer that the defaults are not below.
+    pub(crate) fn hooks(&self) -> Result<Hooks, ConfigError> {
+        let command =
+            |setting: &Option<Setting<ShellCommand>>| setting.as_ref().map(|s| s.value.0.clone());
+        let webhook = self.webhook_url.as_ref().map(|setting| {
+            let secret = std::env::var(SECRET_VARIABLE).ok();
+            Webhook::new(&setting.value.0, secret.as_deref()).map_err(|why| ConfigError::Webhook {
+                origin: setting.origin.to_string(),
+                why,
+            })
+        });
+        Ok(Hooks {
+            on_batch_end: command(&self.hooks_on_batch_end),
+            on_blocked: command(&self.hooks_on_blocked),
+            on_task_end: command(&self.hooks_on_task_end),
+            limit: known(self.hooks_timeout.as_ref()).0,
+            webhook: webhook.transpose()?,
         })
     }
 

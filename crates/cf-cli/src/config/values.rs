@@ -202,6 +202,25 @@ impl Value for EngineName {
     }
 }
 
+/// A command for the shell; not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShellCommand(pub(crate) String);
+
+impl Value for ShellCommand {
+    const EXPECTED: &'static str = "a command for /bin/sh";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        if text.trim().is_empty() || text.contains('\0') {
+            return Err("it is empty or holds a NUL character; leave it out instead".to_owned());
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    fn shown(&self) -> String {
+        self.0.clone()
+    }
+}
+
 /// How many agents run at once, 1 to 10,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots(pub(crate) u32);

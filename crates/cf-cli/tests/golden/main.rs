@@ -58,6 +58,7 @@ const COMMANDS: &[&str] = &[
     "config check",
     "doctor",
     "completions",
+    "man",
     "run",
     "stop",
     "resume",

@@ -49,6 +49,7 @@ const COMMANDS: &[&[&str]] = &[
     &["config", "check"],
     &["doctor"],
     &["completions"],
+    &["man"],
     &["run"],
     &["stop"],
     &["resume"],

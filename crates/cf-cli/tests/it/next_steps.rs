@@ -105,6 +105,7 @@ fn what_has_no_json_refuses_it() {
         &["logs", "a"][..],
         &["work", "logs", "a"],
         &["completions", "bash"],
+        &["man"],
     ] {
         let error = ws.cf(words.iter().chain(&["--json"])).code(2).json_error();
         assert_eq!(error["error"]["exit_code"], 2, "{words:?}: {error}");

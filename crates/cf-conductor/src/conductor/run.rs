@@ -23,6 +23,7 @@ use looks::{Arrival, Follower, next_arrival};
 use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover, rows};
 use crate::executor::{Adopted, Executor, ExecutorError, Fate, LocalExecutor, LocalOptions, Note};
 use crate::fault;
+use crate::hooks::Hooked;
 use crate::process;
 use crate::schedule::Mode;
 use crate::settings::Settings;
@@ -77,13 +78,22 @@ pub fn start(
     check_platform()?;
     setup.workspace.refuse_untrusted()?;
     let lock = lock(setup, batch)?;
-    within_runtime(async {
-        let mut conductor =
-            Conductor::new(setup, store, batch, plan.settings.clone(), lock, observer)?;
+    let mut hooked = hooked(setup, observer);
+    let ended = within_runtime(async {
+        let settings = plan.settings.clone();
+        let mut conductor = Conductor::new(setup, store, batch, settings, lock, &mut hooked)?;
         let again = if plan.force { Again::Yes } else { Again::No };
         conductor.begin(&plan.tasks, again)?;
         conductor.conduct().await
-    })
+    });
+    hooked.finish();
+    ended
+}
+
+/// The observer, and the hooks beside it.
+fn hooked<'o>(setup: &mut Setup, observer: &'o mut dyn Observer) -> Hooked<'o> {
+    let hooks = std::mem::take(&mut setup.hooks);
+    Hooked::new(hooks, &setup.workspace, &setup.environment, observer)
 }
 
 /// Does what is to be done with a batch that exists and has no live conductor.
@@ -106,11 +116,14 @@ pub fn conduct(
         Goal::Resume(settings, _) => (**settings).clone(),
         Goal::Stop(_) | Goal::Pass(_) => stored.settings.clone(),
     };
-    within_runtime(async {
-        let mut conductor = Conductor::new(setup, store, batch, settings, lock, observer)?;
+    let mut hooked = hooked(setup, observer);
+    let ended = within_runtime(async {
+        let mut conductor = Conductor::new(setup, store, batch, settings, lock, &mut hooked)?;
         conductor.pick_up(&stored, goal)?;
         conductor.conduct().await
-    })
+    });
+    hooked.finish();
+    ended
 }
 
 fn lock(setup: &Setup, batch: BatchId) -> Result<BatchLock, ConductorError> {

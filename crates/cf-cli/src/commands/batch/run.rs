@@ -455,6 +455,7 @@ fn setup(layer: &Layer, workspace: Workspace) -> Result<Setup, CliError> {
         engines,
         registry,
         github,
+        hooks: layer.hooks()?,
         environment: std::env::vars_os().collect(),
         program,
     })

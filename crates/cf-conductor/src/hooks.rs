@@ -1,0 +1,332 @@
+//! Commands and an address that are told what happens in a batch.
+//!
+//! They hear of the batch, and the batch never hears of them: what is to be told goes into queues of bounded length,
+//! threads of their own work through those, and whatever goes wrong is a line in `hooks.log`. When the batch has ended,
+//! what is under way has its limit, and what still waits then is left out.
+
+mod command;
+mod webhook;
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cf_core::EventType;
+pub use cf_github::Webhook;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::conductor::{Notice, Observer};
+use crate::store::event::Event;
+use crate::workspace::Workspace;
+
+/// The variable that holds the secret of the webhook. Like every `CF_*` it goes to no agent; nor to a command here.
+pub const SECRET_VARIABLE: &str = "CF_WEBHOOK_SECRET";
+
+/// How long a command may take when nothing else is said, and how long the batch's end waits for those under way.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// How many commands run at once.
+const AT_ONCE: usize = 4;
+
+/// How much may wait to be told. A batch of ten thousand tasks that all end at once waits with a tenth of them.
+const QUEUE: usize = 1_000;
+
+/// How often is looked whether something has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Above this size, in bytes, the log begins anew, and the old one is kept beside it.
+const LOG_CAP: u64 = 1024 * 1024;
+
+/// What is to be told, and to whom.
+#[derive(Debug)]
+pub struct Hooks {
+    /// A command for the end of a batch.
+    pub on_batch_end: Option<String>,
+    /// A command for each task that becomes blocked.
+    pub on_blocked: Option<String>,
+    /// A command for each task that has its outcome.
+    pub on_task_end: Option<String>,
+    /// How long each may take.
+    pub limit: Duration,
+    /// An address for all of them.
+    pub webhook: Option<Webhook>,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self {
+            on_batch_end: None,
+            on_blocked: None,
+            on_task_end: None,
+            limit: LIMIT,
+            webhook: None,
+        }
+    }
+}
+
+impl Hooks {
+    fn command(&self, kind: &str) -> Option<&String> {
+        match kind {
+            "on_batch_end" => self.on_batch_end.as_ref(),
+            "on_blocked" => self.on_blocked.as_ref(),
+            _ => self.on_task_end.as_ref(),
+        }
+    }
+}
+
+/// The hook that an event is for, if it is for one.
+fn kind_of(event: &Event) -> Option<&'static str> {
+    use EventType as E;
+    match event.kind.known()? {
+        E::BatchCompleted | E::BatchPartial | E::BatchFailed | E::BatchCancelled => {
+            Some("on_batch_end")
+        }
+        E::BatchTaskBlocked => Some("on_blocked"),
+        E::BatchTaskCompleted
+        | E::BatchTaskFailed
+        | E::BatchTaskSkipped
+        | E::BatchTaskCancelled => Some("on_task_end"),
+        _ => None,
+    }
+}
+
+/// One thing to be told.
+#[derive(Clone, Debug)]
+struct Call {
+    kind: &'static str,
+    /// What it is about, for the log.
+    about: String,
+    /// The JSON.
+    body: Arc<str>,
+    /// The command, where it is one.
+    command: String,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    log: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    limit: Duration,
+    /// When, at the latest, everything is over; nothing while the batch runs.
+    until: Mutex<Option<Instant>>,
+    rotating: Mutex<()>,
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn end_at(&self, at: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    /// The log, open for appending.
+    fn open_log(&self) -> std::io::Result<std::fs::File> {
+        let _rotating = self.rotating.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::fs::metadata(&self.log).is_ok_and(|meta| meta.len() > LOG_CAP) {
+            let _ = std::fs::rename(&self.log, self.log.with_extension("log.1"));
+        }
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&self.log)
+    }
+
+    /// Adds a line to the log; where there is no log, nobody is told.
+    fn note(&self, call: &Call, what: &str) {
+        let line = format!(
+            "{:.3} {} {}: {what}\n",
+            crate::ambient::now(),
+            call.kind,
+            call.about
+        );
+        if let Ok(mut log) = self.open_log() {
+            let _ = log.write_all(line.as_bytes());
+        }
+    }
+}
+
+/// An observer that tells the hooks as well.
+pub(crate) struct Hooked<'o> {
+    observer: &'o mut dyn Observer,
+    hooks: Hooks,
+    shared: Arc<Shared>,
+    commands: Option<SyncSender<Call>>,
+    webhook: Option<SyncSender<Call>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<'o> Hooked<'o> {
+    /// Tells the hooks what the observer hears. Nothing is started before there is something to tell.
+    pub(crate) fn new(
+        hooks: Hooks,
+        workspace: &Workspace,
+        environment: &[(OsString, OsString)],
+        observer: &'o mut dyn Observer,
+    ) -> Self {
+        let is_ours = |name: &OsString| name == SECRET_VARIABLE;
+        let environment = environment
+            .iter()
+            .filter(|(name, value)| !is_ours(name) && !crate::engine::is_tracker_token(name, value))
+            .cloned()
+            .collect();
+        Self {
+            shared: Arc::new(Shared {
+                root: workspace.root().to_owned(),
+                log: workspace.logs().join("hooks.log"),
+                environment,
+                limit: hooks.limit,
+                until: Mutex::default(),
+                rotating: Mutex::default(),
+            }),
+            observer,
+            hooks,
+            commands: None,
+            webhook: None,
+            threads: Vec::new(),
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let Some(kind) = kind_of(event) else { return };
+        let command = self.hooks.command(kind).cloned();
+        let has_webhook = self.hooks.webhook.is_some() || self.webhook.is_some();
+        if command.is_none() && !has_webhook {
+            return;
+        }
+        let call = Call {
+            kind,
+            about: event.text("label").map_or_else(
+                || {
+                    event
+                        .batch
+                        .map_or_else(String::new, cf_core::BatchId::short)
+                },
+                |label| label.chars().filter(|c| !c.is_control()).collect(),
+            ),
+            body: Arc::from(body(kind, event, &self.shared)),
+            command: command.clone().unwrap_or_default(),
+        };
+        if command.is_some() {
+            let queue = self
+                .commands
+                .get_or_insert_with(|| start_commands(&self.shared, &mut self.threads));
+            offer(queue, call.clone(), &self.shared);
+        }
+        if has_webhook {
+            if let Some(webhook) = self.hooks.webhook.take() {
+                self.webhook = Some(start_webhook(webhook, &self.shared, &mut self.threads));
+            }
+            if let Some(queue) = &self.webhook {
+                offer(queue, call, &self.shared);
+            }
+        }
+    }
+
+    /// Waits for what is under way, for at most the limit; a signal ends the waiting.
+    pub(crate) fn finish(mut self) {
+        self.commands = None;
+        self.webhook = None;
+        if self.threads.is_empty() {
+            return;
+        }
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let listening: Vec<_> = [Signal::INT, Signal::TERM, Signal::HUP]
+            .into_iter()
+            .filter_map(|signal| {
+                signal_hook::flag::register(signal.as_raw(), Arc::clone(&interrupted)).ok()
+            })
+            .collect();
+        self.shared.end_at(Instant::now() + self.shared.limit);
+        while !self.threads.iter().all(JoinHandle::is_finished) {
+            if interrupted.load(Ordering::Relaxed) {
+                self.shared.end_at(Instant::now());
+            }
+            std::thread::sleep(LOOK);
+        }
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has told nobody, and the batch has ended well all the same.
+            let _ = thread.join();
+        }
+        for id in listening {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+impl Observer for Hooked<'_> {
+    fn events(&mut self, events: &[Event]) {
+        self.observer.events(events);
+        for event in events {
+            self.tell(event);
+        }
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.observer.notice(notice);
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        self.observer.tick_every()
+    }
+
+    fn tick(&mut self) {
+        self.observer.tick();
+    }
+}
+
+/// What a hook is told: its name, the workspace, and the event as `cf events --json` prints it.
+fn body(kind: &str, event: &Event, shared: &Shared) -> String {
+    let mut told = serde_json::to_value(event).expect("an event is JSON");
+    told["at"] = format!("{:.3}", event.at).into();
+    json!({ "hook": kind, "workspace": shared.root, "event": told }).to_string()
+}
+
+fn offer(queue: &SyncSender<Call>, call: Call, shared: &Shared) {
+    if let Err(TrySendError::Full(call) | TrySendError::Disconnected(call)) = queue.try_send(call) {
+        shared.note(&call, "left out: too many are waiting");
+    }
+}
+
+fn start_commands(shared: &Arc<Shared>, threads: &mut Vec<JoinHandle<()>>) -> SyncSender<Call> {
+    let (queue, calls) = sync_channel(QUEUE);
+    let calls = Arc::new(Mutex::new(calls));
+    for _ in 0..AT_ONCE {
+        let (shared, calls) = (Arc::clone(shared), Arc::clone(&calls));
+        threads.push(std::thread::spawn(move || {
+            let next = |calls: &Mutex<Receiver<Call>>| {
+                calls.lock().unwrap_or_else(PoisonError::into_inner).recv()
+            };
+            while let Ok(call) = next(&calls) {
+                command::run(&call, &shared);
+            }
+        }));
+    }
+    queue
+}
+
+fn start_webhook(
+    webhook: Webhook,
+    shared: &Arc<Shared>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> SyncSender<Call> {
+    let (queue, calls) = sync_channel(QUEUE);
+    let shared = Arc::clone(shared);
+    threads.push(std::thread::spawn(move || {
+        webhook::deliver(&webhook, &calls, &shared);
+    }));
+    queue
+}
