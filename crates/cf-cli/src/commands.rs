@@ -11,6 +11,7 @@ mod github;
 mod import;
 mod init;
 mod man;
+mod merge;
 mod reconcile;
 mod status;
 mod tasks;
@@ -51,6 +52,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
         Command::Tasks(command) => tasks::run(command, console),
         Command::Blocker(command) => blocker::run(command, console),
         Command::Work(WorkCommand::Start(args)) => batch::start(&args, console),
+        Command::Work(WorkCommand::Merge(args)) => merge::run(&args, console),
         Command::Work(WorkCommand::Stop(args)) => work::stop(&args, console),
         Command::Work(WorkCommand::Logs(args)) | Command::Logs(args) => work::logs(&args, console),
         Command::Work(WorkCommand::Batch(command)) => match command {

@@ -263,7 +263,7 @@ fn from_document(document: &Document, owner: Owner) -> Result<Layer, DocumentErr
 }
 
 /// The tables that hold settings, beside `[engines.NAME]`.
-const TABLES: [&str; 3] = ["hooks", "webhook", "github"];
+const TABLES: [&str; 4] = ["hooks", "webhook", "git", "github"];
 
 /// Reads the keys of one table; `prefix` is its name with a point, or nothing at the top.
 fn read_keys(

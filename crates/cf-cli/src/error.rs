@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use cf_conductor::conductor::ConductorError;
 use cf_conductor::store::StoreError;
 use cf_conductor::workspace::WorkspaceError;
+use cf_conductor::worktree::GitError;
 use serde::Serialize;
 
 use crate::config::ConfigError;
@@ -29,6 +30,8 @@ pub(crate) enum CliError {
     Workspace(#[from] WorkspaceError),
     #[error(transparent)]
     Conductor(#[from] ConductorError),
+    #[error(transparent)]
+    Git(#[from] GitError),
     #[error(transparent)]
     Document(#[from] DocumentError),
     #[error(transparent)]
@@ -126,6 +129,7 @@ impl CliError {
             Self::Store(_)
             | Self::Workspace(_)
             | Self::Conductor(_)
+            | Self::Git(_)
             | Self::NoWorkspace(_)
             | Self::Refused { .. }
             | Self::File { .. }
@@ -139,6 +143,7 @@ impl CliError {
             Self::Store(error) => store_hint(error),
             Self::Workspace(error) => workspace_hint(error),
             Self::Conductor(error) => conductor_hint(error),
+            Self::Git(error) => git_hint(error),
             Self::NoWorkspace(_) => {
                 Some("make one with `cf init`, or name its folder with -C".to_owned())
             }
@@ -292,6 +297,7 @@ fn conductor_hint(error: &ConductorError) -> Option<String> {
         ConductorError::Store(error) => return store_hint(error),
         ConductorError::Workspace(error) => return workspace_hint(error),
         ConductorError::Refused { hint, .. } => return hint.clone(),
+        ConductorError::Git(error) => return git_hint(error),
         ConductorError::Abandoned { source, .. } => {
             return conductor_hint(source).or_else(|| Some("go on with `cf resume`".to_owned()));
         }
@@ -307,6 +313,17 @@ fn conductor_hint(error: &ConductorError) -> Option<String> {
         | ConductorError::Platform(_)
         | ConductorError::System { .. } => return None,
     })
+}
+
+fn git_hint(error: &GitError) -> Option<String> {
+    match error {
+        GitError::Refused { hint, .. } => hint.clone(),
+        GitError::Missing { .. } => Some("install git, or use `--isolation none`".to_owned()),
+        GitError::TimedOut { .. } => {
+            Some("see what it waits for, or set a longer `git.timeout`".to_owned())
+        }
+        GitError::System { .. } | GitError::Failed { .. } | GitError::Cancelled { .. } => None,
+    }
 }
 
 /// Those of the names that are near the one that was given, or continue it.

@@ -17,6 +17,7 @@ mod rows;
 mod run;
 mod settle;
 mod take_up;
+mod trees;
 mod turn;
 
 #[cfg(test)]
@@ -35,12 +36,14 @@ use crate::source::ReconcilerRegistry;
 use crate::store::StoreError;
 use crate::store::event::Event;
 use crate::workspace::{Workspace, WorkspaceError};
+use crate::worktree::GitError;
 
 pub use look_over::{LookOver, look_over, settle_receipts};
 pub use plan::{
     Plan, PlannedTask, Selection, Standing as PlannedStanding, check_engines, check_resume, prepare,
 };
 pub use run::{Goal, conduct, start};
+pub use trees::repository;
 
 /// What a conductor needs from its surroundings.
 #[derive(Debug)]
@@ -117,6 +120,9 @@ pub enum ConductorError {
     /// The workspace's files refuse.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
+    /// Worktrees cannot be made.
+    #[error(transparent)]
+    Git(#[from] GitError),
     /// Agents cannot be started.
     #[error("cannot start agents")]
     Executor(#[from] ExecutorError),

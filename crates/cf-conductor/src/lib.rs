@@ -25,6 +25,7 @@ pub mod store;
 pub mod supervise;
 pub mod wake;
 pub mod workspace;
+pub mod worktree;
 
 /// An error with everything that caused it, on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

@@ -91,6 +91,35 @@ impl Default for GithubSettings {
     }
 }
 
+/// How git is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GitSettings {
+    /// In whose name work is committed, as `NAME <ADDRESS>`; none means the user's own.
+    pub author: Option<String>,
+    /// The limit of one call of git.
+    #[serde(with = "ms", rename = "timeout_ms")]
+    pub timeout: Duration,
+}
+
+impl Default for GitSettings {
+    fn default() -> Self {
+        Self {
+            author: None,
+            timeout: Duration::from_mins(10),
+        }
+    }
+}
+
+impl GitSettings {
+    /// The name and the address of [`GitSettings::author`].
+    pub fn author_parts(&self) -> Option<(String, String)> {
+        let (name, address) = self.author.as_ref()?.split_once('<')?;
+        let address = address.trim_end().strip_suffix('>')?;
+        Some((name.trim().to_owned(), address.trim().to_owned()))
+    }
+}
+
 /// The settings of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -137,6 +166,12 @@ pub struct Settings {
     /// How GitHub is followed.
     #[serde(default)]
     pub github: GithubSettings,
+    /// How git is used, where agents work in worktrees.
+    #[serde(default)]
+    pub git: GitSettings,
+    /// Whether an attempt in a worktree goes on from what the last one of its task left.
+    #[serde(default)]
+    pub from_rescue: bool,
 }
 
 impl Default for Settings {
@@ -161,6 +196,8 @@ impl Default for Settings {
             log_head_bytes: 8 << 20,
             log_tail_bytes: 24 << 20,
             github: GithubSettings::default(),
+            git: GitSettings::default(),
+            from_rescue: false,
         }
     }
 }

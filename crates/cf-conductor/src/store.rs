@@ -18,6 +18,7 @@ pub mod read_cli;
 mod sql;
 pub mod stop;
 pub mod task;
+pub mod worktree;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -16,6 +16,9 @@ use crate::store::{Store, StoreError};
 /// The folder's name.
 const FOLDER: &str = ".cf";
 
+/// The folder of worktrees in it.
+const WORKTREES: &str = "worktrees";
+
 /// What is wrong with a workspace folder.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
@@ -65,6 +68,11 @@ impl Workspace {
             })?;
         for folder in start.ancestors() {
             if let Some(found) = Self::at(folder)? {
+                return Ok(Some(found));
+            }
+            if let Some(root) = holder_of(folder)
+                && let Some(found) = Self::at(root)?
+            {
                 return Ok(Some(found));
             }
             let git = folder.join(".git");
@@ -237,6 +245,16 @@ impl Workspace {
     /// Where supervisors keep their own files.
     pub fn supervisors(&self) -> PathBuf {
         self.folder().join("supervisors")
+    }
+
+    /// Where the git worktrees of attempts are.
+    pub fn worktrees(&self) -> PathBuf {
+        self.folder().join(WORKTREES)
+    }
+
+    /// The file whose lock orders what is done to the worktrees and branches of the repository.
+    pub(crate) fn git_lock(&self) -> PathBuf {
+        self.locks().join("git")
     }
 
     /// The folder with the link to `cf` that agents have on their `PATH`.
@@ -494,7 +512,7 @@ fn no_follow() -> i32 {
     i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits()).unwrap_or_default()
 }
 
-fn open_lock(path: &Path) -> io::Result<File> {
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     File::options()
         .read(true)
         .write(true)
@@ -517,6 +535,16 @@ fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// The root of the workspace whose worktree this folder is: `<root>/.cf/worktrees/<name>`. The workspace need not be at
+/// the root of the repository, where it would be found otherwise.
+fn holder_of(folder: &Path) -> Option<&Path> {
+    let worktrees = folder.parent()?;
+    let cf = worktrees.parent()?;
+    (worktrees.file_name()? == WORKTREES && cf.file_name()? == FOLDER)
+        .then(|| cf.parent())
+        .flatten()
 }
 
 /// The root of the main worktree, from the `.git` file of another one: `gitdir: <main>/.git/worktrees/<name>`.

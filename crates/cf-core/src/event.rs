@@ -84,6 +84,10 @@ words! {
         AttemptReported = "ATTEMPT_REPORTED",
         /// A result came too late, or from an attempt that is not the current one; kept, not applied.
         AttemptStaleResult = "ATTEMPT_STALE_RESULT",
+        /// The work of an attempt was committed on its task's branch; data: `branch`, `commit`.
+        AttemptCommitted = "ATTEMPT_COMMITTED",
+        /// What an attempt left in its worktree is kept under a ref; data: `ref`.
+        AttemptRescued = "ATTEMPT_RESCUED",
         /// Survivors of an unclean stop are gone.
         AttemptCleaned = "ATTEMPT_CLEANED",
         /// A source could not be read; said once.

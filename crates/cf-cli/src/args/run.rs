@@ -17,7 +17,7 @@ Examples:
   cf run --all-ready               run every task that is READY
   cf run --file plan.toml          import a plan and run it
   cf run --all-ready --dry-run     show what would happen, and change nothing
-  cf run --all-ready --max-parallel 4
+  cf run --all-ready --max-parallel 4 --isolation worktree
   cf run --all-ready --engine claude-code";
 
 /// `cf work batch run`.
@@ -38,6 +38,9 @@ pub(crate) struct RunArgs {
     /// Show what would happen, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Let each task go on from what its last attempt left in its worktree
+    #[arg(long)]
+    pub(crate) from_rescue: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
 }
@@ -51,6 +54,9 @@ pub(crate) struct ResumeArgs {
     /// Take up every task of it that is not MERGED
     #[arg(long)]
     pub(crate) force: bool,
+    /// Let each task go on from what its last attempt left in its worktree
+    #[arg(long)]
+    pub(crate) from_rescue: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
 }
@@ -86,7 +92,7 @@ pub(crate) struct SettingFlags {
     /// What runs tasks without a script: claude-code, codex, opencode, gemini, or one from the configuration
     #[arg(long, value_parser = value::<EngineName>, value_name = "ENGINE")]
     engine: Option<EngineName>,
-    /// Where agents work: none (all in the workspace) [default: none]
+    /// Where agents work: none (all in the workspace), worktree (each in a git worktree) [default: none]
     #[arg(long, value_parser = value::<Isolation>, value_name = "WHERE")]
     isolation: Option<Isolation>,
     /// The longest time between two passes; 0 for none [default: 30s]

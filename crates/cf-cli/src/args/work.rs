@@ -21,6 +21,13 @@ pub(crate) enum WorkCommand {
     Stop(StopTaskArgs),
     /// Print what the agent of a task has written
     Logs(LogsArgs),
+    /// Merge finished work from the branches of tasks into the current branch
+    #[command(
+        after_help = "Merges in the order of dependencies and sets the tasks MERGED. It stops at a conflict and leaves \
+                            nothing half-done; what was merged before stays. The checkout must have no changes that are \
+                            not committed. Hooks are not run."
+    )]
+    Merge(MergeArgs),
     /// Run, watch and stop batches
     #[command(subcommand)]
     Batch(BatchCommand),
@@ -67,6 +74,9 @@ pub(crate) struct StartArgs {
     /// Run it although it is DONE
     #[arg(long)]
     pub(crate) force: bool,
+    /// Go on from what its last attempt left in its worktree
+    #[arg(long)]
+    pub(crate) from_rescue: bool,
     #[command(flatten)]
     pub(crate) settings: SettingFlags,
 }
@@ -79,6 +89,14 @@ pub(crate) struct StopTaskArgs {
     /// Leave it BLOCKED instead of READY
     #[arg(long)]
     pub(crate) hold: bool,
+}
+
+/// `cf work merge`.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// The tasks [default: every DONE task whose work is on a branch]
+    #[arg(value_name = "TASK")]
+    pub(crate) tasks: Vec<TaskRef>,
 }
 
 /// `cf work logs`.

@@ -23,6 +23,7 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
         let id = find_task(reader, &actor, &args.task)?;
         Ok((id, reader.links(id)?))
     })?;
+    let worktrees = store.read(|reader| reader.worktrees_of(id))?;
     let mut setup = setup_of(&workspace)?;
     let mut seen = explain(&store, &mut setup, id)?;
     for attempt in &mut seen.attempts {
@@ -39,7 +40,10 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
             "claim": seen.claim.as_ref().map(|claim| json!({
                 "batch": claim.batch, "alive": claim.conductor.is_some(),
             })),
-            "attempts": seen.attempts.iter().map(|a| AttemptJson::new(a, &label, workspace.log_of(a.id))).collect::<Vec<_>>(),
+            "attempts": seen.attempts.iter().map(|a| {
+                let worktree = worktrees.iter().find(|row| row.attempt == a.id);
+                AttemptJson::new(a, &label, &workspace, worktree)
+            }).collect::<Vec<_>>(),
             "places": seen.places.iter().map(|place| json!({
                 "batch": place.batch.id, "batch_status": place.batch.status, "phase": place.row.phase,
                 "outcome": place.row.outcome, "reason": place.row.reason, "attempts": place.row.attempts,

@@ -14,7 +14,7 @@ use cf_core::{Isolation, OnFailure, Strategy};
 use toml::de::DeValue;
 
 use super::values::{
-    Address, Bytes, ClosedUnmerged, CommentsFrom, EngineName, Limit, Percent, Retries,
+    Address, Author, Bytes, ClosedUnmerged, CommentsFrom, EngineName, Limit, Percent, Retries,
     ShellCommand, Slots, TokenFrom, Value,
 };
 
@@ -178,6 +178,8 @@ settings! {
     kill_grace: Duration = "kill_grace", Run, Some("10s"), "time between SIGTERM and SIGKILL";
     ask_grace: Duration = "ask_grace", Files, Some("2m"), "time for an agent to end after it asked a question";
     isolation: Isolation = "isolation", Run, Some("none"), "where agents work";
+    git_author: Author = "git.author", Files, None, "whose name is on commits of agents' work; without it the user's";
+    git_timeout: Limit = "git.timeout", Files, Some("10m"), "longest time for one call of git";
     reconcile_interval: Duration = "reconcile_interval", Run, Some("30s"), "longest time between two passes; 0 for none";
     wait_for_blockers: WaitForBlockers = "wait_for_blockers", Run, Some("false"), "keeps the batch open for held tasks";
     leftovers: Leftovers = "leftovers", Files, Some("stop"), "what happens to processes that an agent leaves behind";

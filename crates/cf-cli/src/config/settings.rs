@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cf_conductor::engine::{EngineConfig, EngineConfigError, EngineName, Engines};
 use cf_conductor::github::{Access, GithubSource};
 use cf_conductor::hooks::{Hooks, SECRET_VARIABLE, Webhook};
-use cf_conductor::settings::{self as conductor, GithubSettings, Settings};
+use cf_conductor::settings::{self as conductor, GitSettings, GithubSettings, Settings};
 use cf_core::Strategy;
 
 use super::ConfigError;
@@ -75,6 +75,11 @@ impl Layer {
                     CommentsFrom::Anyone => conductor::CommentsFrom::Anyone,
                 },
             },
+            git: GitSettings {
+                author: self.git_author.as_ref().map(|s| s.value.0.clone()),
+                timeout: known(self.git_timeout.as_ref()).0,
+            },
+            from_rescue: false,
         }
     }
 

@@ -72,29 +72,7 @@ macro_rules! word_values {
 word_values! {
     Strategy: "`serial` or `parallel`",
     OnFailure: "`continue` or `stop`",
-}
-
-impl Value for Isolation {
-    const EXPECTED: &'static str = "`none`";
-
-    fn from_text(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().parse() {
-            Ok(Self::None) => Ok(Self::None),
-            Ok(Self::Worktree) => Err(
-                "isolation `worktree` is not available yet; agents work in the workspace itself (`none`), and the serial \
-                 strategy keeps them out of each other's way"
-                    .to_owned(),
-            ),
-            Err(_) => Err(format!(
-                "{text:?} is not allowed: expected {}",
-                <Self as Value>::EXPECTED
-            )),
-        }
-    }
-
-    fn shown(&self) -> String {
-        self.as_str().to_owned()
-    }
+    Isolation: "`none` or `worktree`",
 }
 
 impl Value for Leftovers {
@@ -214,6 +192,33 @@ impl Value for ShellCommand {
             return Err("it is empty or holds a NUL character; leave it out instead".to_owned());
         }
         Ok(Self(text.to_owned()))
+    }
+
+    fn shown(&self) -> String {
+        self.0.clone()
+    }
+}
+
+/// In whose name commits are made: `NAME <ADDRESS>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Author(pub(crate) String);
+
+impl Value for Author {
+    const EXPECTED: &'static str = "a name and an address, such as \"Ada <ada@example.com>\"";
+
+    fn from_text(text: &str) -> Result<Self, String> {
+        let odd = |part: &str| part.trim().is_empty() || part.contains(['<', '>', '\n', '\0']);
+        let parts = text
+            .split_once('<')
+            .and_then(|(name, rest)| Some((name, rest.trim_end().strip_suffix('>')?)));
+        match parts {
+            Some((name, address)) if !odd(name) && !odd(address) => Ok(Self(text.to_owned())),
+            _ => Err(format!(
+                "{:?} is not allowed: expected {}",
+                text.chars().take(80).collect::<String>(),
+                Self::EXPECTED
+            )),
+        }
     }
 
     fn shown(&self) -> String {

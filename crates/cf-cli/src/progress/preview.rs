@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use cf_conductor::conductor::{Plan, PlannedStanding, PlannedTask};
 use cf_conductor::engine::{EngineName, Permissions};
 use cf_conductor::settings::{Settings, WaitForBlockers};
-use cf_core::{OnFailure, Strategy, format_duration};
+use cf_core::{Isolation, OnFailure, Strategy, format_duration};
 use serde_json::json;
 
 use crate::console::{Console, Look};
@@ -60,6 +60,17 @@ pub(crate) fn write(
     }
     writeln!(out)?;
     write_settings(out, settings)?;
+    if let Some(base) = &plan.base {
+        writeln!(
+            out,
+            "Base: {:.8}, {}",
+            base.commit,
+            match &base.branch {
+                Some(branch) => format!("the newest commit of {}", text::line(branch)),
+                None => "where HEAD is detached".to_owned(),
+            }
+        )?;
+    }
     for (engine, program) in &plan.engines {
         let permissions = if engine.runs_scripts() {
             String::new()
@@ -140,6 +151,10 @@ pub(crate) fn json(plan: &Plan, github: &GitHub) -> serde_json::Value {
     json!({
         "order": order, "left_out": left_out, "engines": engines, "settings": plan.settings,
         "github": { "on": github.is_on, "why": github.why },
+        "base": plan.base.as_ref().map(|base| json!({
+            "commit": base.commit, "branch": base.branch, "changed": base.changed,
+            "submodules": base.has_submodules,
+        })),
     })
 }
 
@@ -207,6 +222,16 @@ fn facts(settings: &Settings) -> Vec<String> {
         "Kill grace: {}",
         format_duration(settings.kill_grace)
     ));
+    if settings.isolation == Isolation::Worktree {
+        lines.push(format!(
+            "Isolation: worktree, with a branch cf/<key> for each task{}",
+            if settings.from_rescue {
+                "; from what the last attempt left"
+            } else {
+                ""
+            }
+        ));
+    }
     lines.push(if settings.reconcile_interval.is_zero() {
         "Reconcile interval: disabled; no agent is stopped and nothing is requeued or skipped by a pass".to_owned()
     } else {

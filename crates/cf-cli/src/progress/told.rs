@@ -130,6 +130,20 @@ impl Teller {
             EventType::BatchCancelled => line(Look::Dim, batch(event, "CANCELLED")),
             EventType::AttemptAdopted => line(Look::Busy, format!("adopted {name}")),
             EventType::AttemptVerifying => line(Look::Plain, format!("verifying {name}")),
+            EventType::AttemptCommitted => {
+                let branch = event.text("branch").unwrap_or_default();
+                line(
+                    Look::Plain,
+                    format!("committed the work of {name} on {}", text::line(branch)),
+                )
+            }
+            EventType::AttemptRescued => {
+                let kept = event.text("ref").unwrap_or_default();
+                line(
+                    Look::Warn,
+                    format!("kept what {name} left as {}", text::line(kept)),
+                )
+            }
             EventType::SourceUnavailable | EventType::SourceAvailable | EventType::SourceNotice => {
                 let said = event
                     .text("text")

@@ -10,6 +10,8 @@ use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::follow::StoredComment;
 use cf_conductor::store::task::Task;
+use cf_conductor::store::worktree::Worktree;
+use cf_conductor::workspace::Workspace;
 use cf_core::{
     Asker, AttemptEnd, AttemptId, BatchId, BatchStatus, BlockerId, BlockerStatus, Ending,
     Isolation, Link, LinkKind, OnFailure, Outcome, Phase, Strategy, TaskId, TaskLabel, TaskStatus,
@@ -188,6 +190,18 @@ pub(crate) struct AttemptJson<'a> {
     #[serde(serialize_with = "as_full_opt")]
     ended_at: Option<Timestamp>,
     supervisor_pid: Option<i32>,
+    worktree: Option<WorktreeJson<'a>>,
+}
+
+/// The worktree of an attempt.
+#[derive(Debug, Serialize)]
+struct WorktreeJson<'w> {
+    path: PathBuf,
+    removed: bool,
+    branch: &'w str,
+    base: Option<&'w str>,
+    commit: Option<&'w str>,
+    rescue: Option<&'w str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -199,8 +213,13 @@ struct TokensJson {
 }
 
 impl<'a> AttemptJson<'a> {
-    /// `log` is where the attempt's output is kept.
-    pub(crate) fn new(attempt: &'a Attempt, label: &TaskLabel, log: PathBuf) -> Self {
+    /// Its output is kept below the workspace's folder, and so is its worktree, if it has one.
+    pub(crate) fn new(
+        attempt: &'a Attempt,
+        label: &TaskLabel,
+        workspace: &Workspace,
+        worktree: Option<&'a Worktree>,
+    ) -> Self {
         let (exit_code, signal) = match attempt.ending {
             Some(Ending::Code(code)) => (Some(code), None),
             Some(Ending::Signal(signal)) => (None, Some(signal)),
@@ -229,10 +248,18 @@ impl<'a> AttemptJson<'a> {
             }),
             cost_micro_usd: attempt.cost_micro_usd,
             left_behind: attempt.left_behind,
-            log,
+            log: workspace.log_of(attempt.id),
             started_at: attempt.started_at,
             ended_at: attempt.ended_at,
             supervisor_pid: attempt.open.then_some(attempt.supervisor.pid),
+            worktree: worktree.map(|row| WorktreeJson {
+                path: workspace.worktrees().join(&row.name),
+                removed: row.is_removed,
+                branch: &row.branch,
+                base: row.base.as_deref(),
+                commit: row.head.as_deref(),
+                rescue: row.rescue.as_deref(),
+            }),
         }
     }
 }

@@ -24,6 +24,7 @@ use cf_conductor::store::batch::Batch;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::history::BatchHistory;
+use cf_conductor::store::worktree::Worktree;
 use cf_core::{AttemptEnd, AttemptId, Outcome, Phase, TaskId, TaskLabel, Timestamp};
 
 use super::batch::{Counts, Listed};
@@ -43,6 +44,7 @@ pub(crate) struct Report {
     counts: Counts,
     tasks: Vec<TaskEntry>,
     attempts: Vec<AttemptEntry>,
+    worktrees: HashMap<AttemptId, Worktree>,
     /// How many attempts there ever were at once.
     slots: usize,
     questions: Vec<Blocker>,
@@ -170,6 +172,11 @@ impl Report {
             counts,
             tasks,
             attempts,
+            worktrees: history
+                .worktrees
+                .into_iter()
+                .map(|worktree| (worktree.attempt, worktree))
+                .collect(),
             slots: slots.iter().max().map_or(0, |slot| slot + 1),
             questions: history.questions,
             actions: history.actions,

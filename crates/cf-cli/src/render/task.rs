@@ -1,12 +1,14 @@
 //! Tasks as words: lists, and one task with everything around it.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::follow::StoredComment;
 use cf_conductor::store::task::Task;
+use cf_conductor::store::worktree::Worktree;
 use cf_core::{BlockerStatus, Link, Outcome, Phase, TaskLabel, TaskStatus, format_duration};
 
 use super::table::{Field, Table};
@@ -81,6 +83,10 @@ pub(crate) struct FullTask<'t> {
     pub(crate) links: &'t [Link],
     pub(crate) blockers: &'t [Blocker],
     pub(crate) attempts: &'t [Attempt],
+    /// The worktrees of those that have their own.
+    pub(crate) worktrees: &'t [Worktree],
+    /// Where worktrees are.
+    pub(crate) trees: &'t Path,
     pub(crate) comments: &'t [StoredComment],
     pub(crate) events: &'t [Event],
 }
@@ -215,6 +221,9 @@ impl FullTask<'_> {
             if attempt.left_behind > 0 {
                 writeln!(out, "    it left {} behind", processes(attempt.left_behind))?;
             }
+            if let Some(row) = self.worktrees.iter().find(|row| row.attempt == attempt.id) {
+                write_worktree(out, row, self.trees)?;
+            }
         }
         Ok(())
     }
@@ -234,6 +243,30 @@ impl FullTask<'_> {
         }
         Ok(())
     }
+}
+
+fn write_worktree(out: &mut impl Write, row: &Worktree, trees: &Path) -> io::Result<()> {
+    if let Some(commit) = &row.head {
+        writeln!(
+            out,
+            "    work: {commit:.8} on branch {}",
+            text::line(&row.branch)
+        )?;
+    } else {
+        writeln!(out, "    branch: {}", text::line(&row.branch))?;
+    }
+    if let Some(kept) = &row.rescue {
+        writeln!(out, "    kept: {}", text::line(kept))?;
+    }
+    if !row.is_removed {
+        let path = trees.join(&row.name);
+        writeln!(
+            out,
+            "    worktree: {}",
+            text::line(&path.display().to_string())
+        )?;
+    }
+    Ok(())
 }
 
 /// How many comments are shown as words, the newest.

@@ -35,6 +35,7 @@ const COMMANDS: &[&str] = &[
     "work start",
     "work stop",
     "work logs",
+    "work merge",
     "work batch",
     "work batch run",
     "work batch status",

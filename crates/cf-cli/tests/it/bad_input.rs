@@ -392,40 +392,6 @@ fn a_task_named_twice_runs_once() {
 }
 
 #[test]
-fn an_isolation_that_does_not_exist_yet_is_refused_wherever_it_is_asked_for() {
-    let ws = workspace();
-    ws.add("a", "touch ran");
-    let wanted = "`worktree` is not available yet";
-    ws.run(["a", "--isolation", "worktree"])
-        .code(2)
-        .says(wanted);
-    ws.cf(["work", "start", "a", "--isolation", "worktree"])
-        .code(2)
-        .says(wanted);
-    ws.cf(["resume", "--isolation", "worktree"])
-        .code(2)
-        .says(wanted);
-    ws.command(["run", "a"])
-        .env("CF_ISOLATION", "worktree")
-        .run()
-        .code(2)
-        .says("CF_ISOLATION")
-        .says(wanted);
-    let plan =
-        ws.plan("[batch]\nisolation = 'worktree'\n[[task]]\ntitle = 'x'\nrun = 'touch ran'\n");
-    ws.run(["--file", plan])
-        .code(2)
-        .says("plan.toml:2")
-        .says(wanted);
-    ws.config("isolation = 'worktree'\n");
-    ws.run(["a"]).code(2).says("config.toml:1").says(wanted);
-    ws.cf(["config", "check"]).code(2).says(wanted);
-    ws.config("isolation = 'none'\n");
-    assert!(!ws.exists("ran"));
-    ws.run(["a"]).ok();
-}
-
-#[test]
 fn an_engine_that_makes_no_sense_is_found_by_a_look_at_the_configuration() {
     let ws = workspace();
     ws.config("[engines.mine]\nprogramm = 'x'\n");

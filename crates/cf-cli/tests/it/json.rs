@@ -57,6 +57,7 @@ const ATTEMPT: &[&str] = &[
     "tokens",
     "cost_micro_usd",
     "left_behind",
+    "worktree",
     "log",
     "started_at",
     "ended_at",

@@ -39,6 +39,10 @@ mod store_and_ids;
 mod take_up;
 mod trouble;
 mod watching;
+mod worktree;
+mod worktree_bad_input;
+mod worktree_crashes;
+mod worktree_merge;
 
 use cf_testkit::Workspace;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use cf_core::{AttemptId, BatchId, BlockerStatus, Outcome, TaskId};
 use rustix::fs::OFlags;
 
+use super::trees::Tree;
 use super::{Setup, context};
 use crate::engine::{
     CfVariables, Engine, EngineName, Home, Start, StdinFrom, SuccessRule, agent_environment,
@@ -39,6 +40,8 @@ pub(super) struct Launch {
     pub generation: u32,
     pub identity: Identity,
     pub stage: Stage,
+    /// The worktree that it starts in, if its attempt has one of its own.
+    pub tree: Option<Tree>,
     /// The command of a verification.
     command: Option<String>,
 }
@@ -49,6 +52,7 @@ impl Launch {
         attempt: AttemptId,
         generation: u32,
         identity: Identity,
+        tree: Option<Tree>,
     ) -> Self {
         Self {
             task,
@@ -56,6 +60,7 @@ impl Launch {
             generation,
             identity,
             stage: Stage::Agent,
+            tree,
             command: None,
         }
     }
@@ -65,6 +70,7 @@ impl Launch {
         attempt: AttemptId,
         generation: u32,
         identity: Identity,
+        tree: Option<Tree>,
         command: String,
     ) -> Self {
         Self {
@@ -73,6 +79,7 @@ impl Launch {
             generation,
             identity,
             stage: Stage::Verify,
+            tree,
             command: Some(command),
         }
     }
@@ -120,13 +127,14 @@ impl Folder {
     }
 }
 
-/// Writes the files of a process and builds its job.
+/// Writes the files of a process and builds its job. It starts in `directory`.
 pub(super) fn job(
     setup: &Setup,
     store: &Store,
     settings: &Settings,
     batch: BatchId,
     launch: &Launch,
+    directory: &Path,
 ) -> Result<Job, LaunchError> {
     let task = &launch.task;
     let engine = engine(setup, settings, task)?;
@@ -171,7 +179,7 @@ pub(super) fn job(
     if let Some(script) = &invocation.file {
         write_private(&script.path, script.body.as_bytes())?;
     }
-    let env = agent_environment(
+    let mut env = agent_environment(
         setup.environment.iter().cloned(),
         engine,
         &invocation.env,
@@ -183,13 +191,21 @@ pub(super) fn job(
             attempt: launch.attempt,
             generation: launch.generation,
             workspace: root,
-            directory: root,
+            directory,
             prompt_file: &prompt_file,
             context_file: &context_file,
             bin: &setup.workspace.bin(),
             home: &folder.file("home"),
         },
     );
+    if launch.tree.is_some() {
+        // Where an agent has destroyed its worktree, git would find the user's checkout, in which it lies.
+        env.retain(|(name, _)| name != "GIT_CEILING_DIRECTORIES");
+        env.push((
+            "GIT_CEILING_DIRECTORIES".into(),
+            setup.workspace.worktrees().into(),
+        ));
+    }
     let timeout = match launch.stage {
         Stage::Agent => task.timeout.or(settings.timeout).or(engine.default_timeout),
         Stage::Verify => Some(task.timeout.or(settings.timeout).unwrap_or(VERIFY_TIMEOUT)),
@@ -204,7 +220,7 @@ pub(super) fn job(
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect(),
-        cwd: root.as_os_str().to_owned().into(),
+        cwd: directory.as_os_str().to_owned().into(),
         stdin: match invocation.stdin {
             StdinFrom::Null => None,
             StdinFrom::PromptFile => Some(prompt_file.into_os_string().into()),
@@ -300,7 +316,11 @@ fn prompt(
         } else {
             None
         },
-        rescue: None,
+        rescue: if launch.tree.is_some() && !settings.from_rescue {
+            reader.newest_rescue(task.id)?
+        } else {
+            None
+        },
         verify: task.verify.clone(),
         channel: if engine.reaches_cf() {
             Channel::Cf {

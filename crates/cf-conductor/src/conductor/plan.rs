@@ -6,11 +6,12 @@ use std::ffi::OsStr;
 
 use cf_core::{BatchId, Graph, GraphError, Isolation, TaskId, TaskLabel, TaskStatus};
 
-use super::{ConductorError, Goal, Setup};
+use super::{ConductorError, Goal, Setup, trees};
 use crate::engine::{Engine, EngineName, agents_on_path, find_program};
 use crate::settings::Settings;
 use crate::store::task::Task;
 use crate::store::{Reader, Store};
+use crate::worktree::Base;
 
 /// Which tasks a batch is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct Plan {
     pub force: bool,
     /// The engines that are used, each with the program that was found for it.
     pub engines: Vec<(Engine, String)>,
+    /// What its worktrees start from; none without isolation.
+    pub base: Option<Base>,
     /// Live batches of the same workspace that work in the same tree.
     pub neighbours: Vec<BatchId>,
 }
@@ -84,7 +87,12 @@ pub fn prepare(
     settings: &Settings,
     force: bool,
 ) -> Result<Plan, ConductorError> {
-    let plan = store.read(|reader| Ok(plan(reader, setup, selection, settings, force)))??;
+    let mut plan = store.read(|reader| Ok(plan(reader, setup, selection, settings, force)))??;
+    let runs = plan
+        .order
+        .iter()
+        .filter(|task| task.standing != Standing::AlreadyDone);
+    plan.base = trees::check(store, setup, settings, runs.map(|task| task.label.clone()))?;
     Ok(plan)
 }
 
@@ -113,7 +121,6 @@ fn plan(
     for (task, on) in &edges {
         depends_on.entry(*task).or_default().push(*on);
     }
-    refuse_isolation(settings)?;
     let left_out = check_outside(reader, setup, &mut tasks, &depends_on, selection, force)?;
     let ids: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
     let graph = Graph::new(
@@ -157,7 +164,7 @@ fn plan(
             },
         );
     }
-    let neighbours = neighbours(reader, setup)?;
+    let neighbours = neighbours(reader, setup, settings)?;
     let mut engines: Vec<(Engine, String)> = used.into_values().collect();
     engines.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     Ok(Plan {
@@ -167,6 +174,7 @@ fn plan(
         settings: settings.clone(),
         force,
         engines,
+        base: None,
         neighbours,
     })
 }
@@ -204,8 +212,8 @@ pub fn check_resume(
 ///
 /// # Errors
 ///
-/// An engine that is missing or unknown, an agent program that is not there, an isolation that does not exist: named,
-/// with what to do.
+/// An engine that is missing or unknown, an agent program that is not there, worktrees that cannot be made: named, with
+/// what to do.
 pub fn check_engines(
     store: &Store,
     setup: &Setup,
@@ -213,38 +221,45 @@ pub fn check_engines(
     tasks: &[TaskId],
     force: bool,
 ) -> Result<(), ConductorError> {
-    refuse_isolation(settings)?;
-    store.read(|reader| {
-        let mut used = HashMap::new();
-        Ok(tasks.iter().try_for_each(|id| {
-            let task = reader.task(*id)?;
-            if !task.deleted && standing(reader, &task, force)? != Standing::AlreadyDone {
-                engine_of(setup, &task, settings, &mut used)?;
-            }
-            Ok(())
-        }))
-    })?
+    let runs = store.read(|reader| Ok(runs(reader, setup, settings, tasks, force)))??;
+    trees::check(store, setup, settings, runs)?;
+    Ok(())
 }
 
-/// Nothing gives agents a tree of their own yet, and a batch that believes they have one would let them overwrite each
-/// other's work.
-fn refuse_isolation(settings: &Settings) -> Result<(), ConductorError> {
-    match settings.isolation {
-        Isolation::None => Ok(()),
-        Isolation::Worktree => Err(ConductorError::Refused {
-            what: "isolation `worktree` is not available yet".to_owned(),
-            hint: Some(
-                "use `--isolation none`; the serial strategy keeps agents out of each other's way"
-                    .to_owned(),
-            ),
-        }),
+/// Those of the tasks that need an agent, each of which can be started.
+fn runs(
+    reader: &Reader<'_>,
+    setup: &Setup,
+    settings: &Settings,
+    tasks: &[TaskId],
+    force: bool,
+) -> Result<Vec<TaskLabel>, ConductorError> {
+    let mut used = HashMap::new();
+    let mut runs = Vec::new();
+    for id in tasks {
+        let task = reader.task(*id)?;
+        if !task.deleted && standing(reader, &task, force)? != Standing::AlreadyDone {
+            engine_of(setup, &task, settings, &mut used)?;
+            runs.push(task.label());
+        }
     }
+    Ok(runs)
 }
 
 /// The live batches of the workspace, whose agents work in the same tree.
-fn neighbours(reader: &Reader<'_>, setup: &Setup) -> Result<Vec<BatchId>, ConductorError> {
+fn neighbours(
+    reader: &Reader<'_>,
+    setup: &Setup,
+    settings: &Settings,
+) -> Result<Vec<BatchId>, ConductorError> {
+    if settings.isolation != Isolation::None {
+        return Ok(Vec::new());
+    }
     let mut live = reader.unfinished_batches()?;
-    live.retain(|batch| setup.workspace.conductor_of(batch.id).is_some());
+    live.retain(|batch| {
+        batch.settings.isolation == Isolation::None
+            && setup.workspace.conductor_of(batch.id).is_some()
+    });
     Ok(live.into_iter().map(|batch| batch.id).collect())
 }
 

@@ -75,6 +75,7 @@ pub(super) fn running(
         asked_at: None,
         agent_result: (attempt.stage == Stage::Verify).then(|| agent_result(attempt)),
         jobs,
+        tree: reader.worktree(attempt.id)?.map(Into::into),
     })
 }
 
@@ -440,7 +441,12 @@ fn with_stage(stage: Stage, text: String) -> String {
     }
 }
 
-fn failed(end: AttemptEnd, ending: Option<Ending>, reason: String, record: Value) -> AttemptResult {
+pub(super) fn failed(
+    end: AttemptEnd,
+    ending: Option<Ending>,
+    reason: String,
+    record: Value,
+) -> AttemptResult {
     AttemptResult {
         end,
         ending,
@@ -455,7 +461,12 @@ fn failed(end: AttemptEnd, ending: Option<Ending>, reason: String, record: Value
     }
 }
 
-fn judged(note: &Note, result: AttemptResult, cause: FailureCause, free: bool) -> Judged {
+pub(super) fn judged(
+    note: &Note,
+    result: AttemptResult,
+    cause: FailureCause,
+    free: bool,
+) -> Judged {
     Judged {
         attempt: note.attempt,
         stage: note.stage,
@@ -463,5 +474,7 @@ fn judged(note: &Note, result: AttemptResult, cause: FailureCause, free: bool) -
         cause,
         survivors: Vec::new(),
         free,
+        kept: None,
+        question: None,
     }
 }

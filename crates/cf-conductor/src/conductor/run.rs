@@ -3,6 +3,7 @@
 mod arrival;
 mod follow;
 mod looks;
+mod trees;
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt as _;
@@ -19,6 +20,7 @@ use super::settle::Judged;
 use super::take_up::{self, Again};
 use super::turn::{AtGate, Core, News};
 use looks::{Arrival, Follower, next_arrival};
+use trees::{Done, Trees, next_done};
 
 use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover, rows};
 use crate::executor::{Adopted, Executor, ExecutorError, Fate, LocalExecutor, LocalOptions, Note};
@@ -83,7 +85,8 @@ pub fn start(
         let settings = plan.settings.clone();
         let mut conductor = Conductor::new(setup, store, batch, settings, lock, &mut hooked)?;
         let again = if plan.force { Again::Yes } else { Again::No };
-        conductor.begin(&plan.tasks, again)?;
+        let base = plan.base.as_ref().map(|base| base.commit.as_str());
+        conductor.begin(&plan.tasks, again, base)?;
         conductor.conduct().await
     });
     hooked.finish();
@@ -160,6 +163,7 @@ fn within_runtime<T>(
 struct Woken {
     notes: Vec<Note>,
     arrivals: Vec<Arrival>,
+    done: Vec<Done>,
     signals: u32,
 }
 
@@ -207,6 +211,8 @@ struct Conductor<'a> {
     follower: Option<Follower>,
     /// Looks that arrived and are not stored yet.
     arrivals: Vec<Arrival>,
+    /// What git does beside the loop.
+    trees: Trees,
     /// Attempts of dead supervisors whose remains are being stopped: a note tells when they are gone.
     sweeping: BTreeSet<AttemptId>,
     _lock: BatchLock,
@@ -279,19 +285,28 @@ impl<'a> Conductor<'a> {
             only_pass: false,
             follower: None,
             arrivals: Vec::new(),
+            trees: Trees::default(),
             sweeping: BTreeSet::new(),
             _lock: lock,
         })
     }
 
     /// Stores a new batch and takes its tasks up, in one transaction.
-    fn begin(&mut self, tasks: &[TaskId], again: Again) -> Result<(), ConductorError> {
+    fn begin(
+        &mut self,
+        tasks: &[TaskId],
+        again: Again,
+        base: Option<&str>,
+    ) -> Result<(), ConductorError> {
         let (batch, settings) = (self.core.batch, self.core.settings.clone());
         let core = &mut self.core;
         let ((), events) = self
             .store
             .write_as(&Actor::Batch(batch), Durability::Full, |tx| {
                 tx.insert_batch(batch, &settings, tasks)?;
+                if let Some(base) = base {
+                    tx.set_batch_base(batch, base)?;
+                }
                 let mut taken = tx.reader().batch_tasks(batch)?;
                 take_up::take_up(tx, batch, &mut taken, again)?;
                 force_links(tx, &taken, again)?;
@@ -307,6 +322,17 @@ impl<'a> Conductor<'a> {
         if let Goal::Pass(Some(only)) = goal {
             self.core.only = Some(only.iter().copied().collect());
         }
+        let base = match goal {
+            Goal::Resume(..) if settings.isolation == cf_core::Isolation::Worktree => {
+                let mut base = self.store.read(|reader| reader.batch_base(batch))?;
+                if base.is_none() {
+                    let repository = self.trees.repository(self.setup, &settings)?;
+                    base = Some(repository.base()?.commit);
+                }
+                base
+            }
+            _ => None,
+        };
         let core = &mut self.core;
         let mut open = Vec::new();
         let ((), events) = self
@@ -317,6 +343,9 @@ impl<'a> Conductor<'a> {
                 let again = matches!(goal, Goal::Resume(_, true));
                 if matches!(goal, Goal::Resume(..)) {
                     tx.reopen_batch(batch, &settings)?;
+                    if let Some(base) = &base {
+                        tx.set_batch_base(batch, base)?;
+                    }
                 }
                 let mut taken: Vec<BatchTask> = Vec::new();
                 for row in tx.reader().batch_tasks(batch)? {
@@ -397,7 +426,8 @@ impl<'a> Conductor<'a> {
     async fn conduct(&mut self) -> Result<BatchEnd, ConductorError> {
         // From here on there are agents to look after, so other writers are not waited for at length.
         self.store.be_the_conductors()?;
-        let turned = match self.begin_following() {
+        let begun = self.begin_following().and_then(|()| self.tidy_leftovers());
+        let turned = match begun {
             Ok(()) => self.turns().await,
             Err(error) => Err(error),
         };
@@ -407,6 +437,7 @@ impl<'a> Conductor<'a> {
                 for idle in self.core.at_gate.drain(..) {
                     self.executor.release(idle.identity.supervisor);
                 }
+                self.finish_trees().await;
                 self.executor.retire_all().await;
                 fault::point("supervisors.retired");
                 Ok(end)
@@ -438,6 +469,7 @@ impl<'a> Conductor<'a> {
                 self.take_note(&note);
             }
             self.arrivals.append(&mut woken.arrivals);
+            self.trees.arrived.append(&mut woken.done);
             self.ready_supervisors().await?;
             self.tick()?;
             match self.one_turn() {
@@ -466,6 +498,7 @@ impl<'a> Conductor<'a> {
             self.follow();
             if self.only_pass
                 && self.sweeping.is_empty()
+                && self.trees.is_idle()
                 && self.pending.is_empty()
                 && self.core.relook.is_empty()
                 && self.nothing_is_stopping()
@@ -512,6 +545,7 @@ impl<'a> Conductor<'a> {
                 return Err(error);
             }
         }
+        self.take_done()?;
         self.settle_claims_of_the_dead()?;
         let merged = self.pass();
         let can_start = self.core.can_start();
@@ -564,6 +598,8 @@ impl<'a> Conductor<'a> {
         self.core.at_gate = at_gate;
         self.core.unverified = unverified;
         self.core.launches.clear();
+        self.core.keeps.clear();
+        self.core.tidies.clear();
         self.core.stops.clear();
         self.core.released.clear();
         self.core.contexts.clear();
@@ -707,7 +743,17 @@ impl<'a> Conductor<'a> {
             self.executor.release(supervisor);
         }
         for launch in std::mem::take(&mut self.core.launches) {
-            self.launch(&launch);
+            if launch.tree.is_some() && launch.stage == crate::supervise::Stage::Agent {
+                self.prepare_tree(launch);
+            } else {
+                self.launch(&launch);
+            }
+        }
+        for keep in std::mem::take(&mut self.core.keeps) {
+            self.keep(keep);
+        }
+        for tidy in std::mem::take(&mut self.core.tidies) {
+            self.tidy(tidy);
         }
         self.give_contexts();
         for (attempt, _, grace) in std::mem::take(&mut self.core.stops) {
@@ -716,6 +762,7 @@ impl<'a> Conductor<'a> {
                 .by_attempt
                 .get(&attempt)
                 .and_then(|task| self.core.running.get(task));
+            self.trees.cancel(attempt);
             if let Some(supervisor) = running.map(|running| running.identity.supervisor) {
                 let grace = if self.signals_seen > 1 {
                     Duration::ZERO
@@ -733,12 +780,14 @@ impl<'a> Conductor<'a> {
     /// is impossible, trying again would not help.
     fn launch(&mut self, launch: &Launch) {
         let supervisor = launch.identity.supervisor;
+        let directory = self.trees.directory(self.setup, launch);
         let made = launch::job(
             self.setup,
             &self.store,
             &self.core.settings,
             self.core.batch,
             launch,
+            &directory,
         );
         let sent = match made {
             Ok(job) => {
@@ -917,6 +966,10 @@ impl<'a> Conductor<'a> {
                     return woken;
                 }
                 () = self.watch.woken() => return woken,
+                done = next_done(&mut self.trees) => {
+                    woken.done.push(done);
+                    return woken;
+                }
                 arrival = next_arrival(&mut self.follower) => {
                     woken.arrivals.push(arrival);
                     return woken;
@@ -972,6 +1025,10 @@ impl<'a> Conductor<'a> {
         for supervisor in live {
             self.executor.stop(supervisor, grace)?;
         }
+        let starting: Vec<_> = self.core.by_attempt.keys().copied().collect();
+        for attempt in starting {
+            self.trees.cancel(attempt);
+        }
         Ok(())
     }
 
@@ -1012,6 +1069,7 @@ impl<'a> Conductor<'a> {
     /// stopped in time.
     async fn abandon(&mut self) -> Vec<(TaskId, AttemptId)> {
         let grace = self.core.settings.kill_grace;
+        self.trees.cancel_all();
         let mut live: HashMap<AttemptId, TaskId> = HashMap::new();
         for running in self.core.running.values() {
             live.insert(running.attempt, running.task);

@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::apply::answered;
 use super::launch::Launch;
+use super::trees::Kept;
 use super::turn::{AtGate, Core, JOBS_IN_A_ROW, Running, Why};
 use crate::process::Process;
 use crate::schedule::Mode;
@@ -45,6 +46,10 @@ pub(super) struct Judged {
     pub survivors: Vec<Process>,
     /// Whether its supervisor waits at its gate again.
     pub free: bool,
+    /// What became of its work, where it has a worktree of its own.
+    pub kept: Option<Kept>,
+    /// What a person has to decide before it can start.
+    pub question: Option<String>,
 }
 
 impl Core {
@@ -60,7 +65,7 @@ impl Core {
         else {
             return Ok(());
         };
-        if judged.result.end == AttemptEnd::NeverStarted {
+        if judged.result.end == AttemptEnd::NeverStarted && judged.question.is_none() {
             self.hold_off = Some(self.clock + NEVER_STARTED_PAUSE);
         }
         if let Some(agent) = &running.agent_result
@@ -92,7 +97,18 @@ impl Core {
         {
             return Ok(());
         }
+        if self.keeps_first(tx, &running, judged)? {
+            return Ok(());
+        }
         let mut result = judged.result.clone();
+        let mut cause = judged.cause;
+        if let Some(Kept::Failed { why, .. }) = &judged.kept
+            && result.success
+        {
+            result.success = false;
+            result.reason.clone_from(why);
+            cause = FailureCause::Exit;
+        }
         if let Some(agent) = &running.agent_result {
             result.last_said.clone_from(&agent.last_said);
             result.session.clone_from(&agent.session);
@@ -102,6 +118,7 @@ impl Core {
             result.ending = agent.ending;
         }
         tx.end_attempt(judged.attempt, &result)?;
+        Self::store_kept(tx, judged)?;
         self.running.remove(&task);
         self.by_attempt.remove(&judged.attempt);
         if let Some(jobs) = running
@@ -130,14 +147,24 @@ impl Core {
             if result.end == AttemptEnd::Unclean {
                 ask_about_survivors(tx, &running, judged)?;
             }
-            return self.settle_for_others(tx, &running, &result);
+            self.settle_for_others(tx, &running, &result)?;
+            return self.store_committed(tx, &running, judged);
         }
         match result.end {
             AttemptEnd::Unclean => self.settle_unclean(tx, &running, judged),
             AttemptEnd::Killed => self.settle_killed(tx, &running),
-            AttemptEnd::NeverStarted => self.settle_never_started(tx, &running),
+            AttemptEnd::NeverStarted if running.stop.is_some() => {
+                self.settle_killed(tx, &running)?;
+                self.schedule.never_started(task, self.time());
+                Ok(())
+            }
+            AttemptEnd::NeverStarted => match &judged.question {
+                Some(question) => self.settle_question(tx, &running, question),
+                None => self.settle_never_started(tx, &running),
+            },
             AttemptEnd::Exited | AttemptEnd::Lost => {
-                self.settle_ended(tx, &running, &result, judged.cause)
+                self.settle_ended(tx, &running, &result, cause)?;
+                self.store_committed(tx, &running, judged)
             }
         }
     }
@@ -226,6 +253,7 @@ impl Core {
             running.attempt,
             attempt.generation,
             identity,
+            running.tree.clone(),
             command,
         ));
         Ok(true)

@@ -11,6 +11,7 @@ use cf_reconcile::{
 use super::gate::Awaiting;
 use super::launch::Launch;
 use super::settle::Judged;
+use super::trees::{Keep, Tidy, Tree};
 use super::{rows, take_up};
 use crate::engine::SuccessRule;
 use crate::process::Identity;
@@ -88,6 +89,8 @@ pub(super) struct Running {
     pub agent_result: Option<AttemptResult>,
     /// How many jobs its supervisor had; none when it was left by a dead conductor and takes no further one.
     pub jobs: Option<u32>,
+    /// Its own worktree, if it has one.
+    pub tree: Option<Tree>,
 }
 
 /// What the loop read since the last turn.
@@ -159,6 +162,10 @@ pub(super) struct Core {
     pub released: Vec<cf_core::SupervisorId>,
     /// Agents to be started when the transaction has committed.
     pub launches: Vec<Launch>,
+    /// Ended attempts whose work is to be kept, when the transaction has committed, before they are settled.
+    pub keeps: Vec<Keep>,
+    /// Worktrees to be removed when the transaction has committed.
+    pub tidies: Vec<Tidy>,
     /// Successful agents whose verification waits for a supervisor.
     pub unverified: Vec<Judged>,
     /// How each engine tells success.
@@ -213,6 +220,8 @@ impl Core {
             stops: Vec::new(),
             released: Vec::new(),
             launches: Vec::new(),
+            keeps: Vec::new(),
+            tidies: Vec::new(),
             unverified: Vec::new(),
             rules,
             unclean: BTreeSet::new(),
@@ -698,6 +707,10 @@ impl Core {
                     );
                     self.schedule.started(task, tx.now());
                     self.looked.remove(&task);
+                    let tree = Tree::of(&self.settings, &row, new.id);
+                    if let Some(tree) = &tree {
+                        tx.insert_worktree(new.id, task, &tree.name, &tree.branch)?;
+                    }
                     self.by_attempt.insert(new.id, task);
                     self.running.insert(
                         task,
@@ -714,10 +727,11 @@ impl Core {
                             asked_at: None,
                             agent_result: None,
                             jobs: Some(jobs + 1),
+                            tree: tree.clone(),
                         },
                     );
                     self.launches
-                        .push(Launch::agent(row, new.id, generation, identity));
+                        .push(Launch::agent(row, new.id, generation, identity, tree));
                 }
                 Claim::Lost => {
                     self.at_gate.push(AtGate { identity, jobs });

@@ -56,8 +56,8 @@ pub fn lock_held(path: &Path) -> bool {
 ///
 /// Whatever this program starts by itself either stays in its session (git, for example) or is named in
 /// `own_children` (the supervisors, each in a session of its own). What comes from below a supervisor is never in this
-/// process's session. Its number is read from `/proc`, not by `getsid`: it is 0 where the leader of the session is outside
-/// this pid namespace, as in a container, and `rustix` takes 0 for impossible.
+/// process's session. Its number is read from `/proc`, not by `getsid`: it is 0 where the leader of the session is
+/// outside this pid namespace, as in a container, and `rustix` takes 0 for impossible.
 pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
     let Ok(own) = stat(own_pid()) else {
         return Vec::new();

@@ -8,6 +8,7 @@ use super::batch::{Batch, BatchTaskView};
 use super::blocker::Blocker;
 use super::event::Event;
 use super::sql::parsed;
+use super::worktree::Worktree;
 use super::{Doing as _, Reader, Result};
 
 /// A batch and everything that happened in it.
@@ -21,6 +22,8 @@ pub struct BatchHistory {
     pub edges: Vec<(TaskId, TaskId)>,
     /// The attempts that it started or took over, oldest first.
     pub attempts: Vec<Attempt>,
+    /// Their worktrees, where they had one; oldest first.
+    pub worktrees: Vec<Worktree>,
     /// The questions about its tasks, also those that were asked before it began; oldest first.
     pub questions: Vec<Blocker>,
     /// The events by which a source acted, oldest first.
@@ -41,6 +44,7 @@ impl Reader<'_> {
             tasks: self.batch_task_views(id)?,
             edges: self.edges_of_batch(id)?,
             attempts: self.attempts_of_batch(id)?,
+            worktrees: self.worktrees_of_batch(id)?,
             questions: self.questions_of_batch(id)?,
             actions: self.reconciliation_events(id)?,
             events: self.events_of_whole_batch(id)?,

@@ -75,3 +75,14 @@ pub(super) fn refuse_contradiction(settings: &Settings) -> Result<(), CliError> 
     }
     Ok(())
 }
+
+/// Refuses to go on from what was kept of worktrees where there are none.
+pub(super) fn refuse_no_rescue(settings: &Settings) -> Result<(), CliError> {
+    if settings.from_rescue && settings.isolation != cf_core::Isolation::Worktree {
+        return Err(CliError::usage(
+            "--from-rescue goes on from what an attempt left in its worktree, and this batch has none",
+            "add --isolation worktree",
+        ));
+    }
+    Ok(())
+}

@@ -40,7 +40,7 @@ pub(in crate::commands) fn report(args: &ReportArgs, console: &Console) -> Ended
     let Some(file) = &args.html else {
         if console.json {
             let listed = report.listed(conductor);
-            let shape = ReportJson::new(&report, &listed, |attempt| workspace.log_of(attempt));
+            let shape = ReportJson::new(&report, &listed, &workspace);
             console::print_json(&shape)?;
             return Ok(0);
         }

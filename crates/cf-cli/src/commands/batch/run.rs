@@ -9,13 +9,16 @@ use cf_conductor::settings::Settings;
 use cf_conductor::source::ReconcilerRegistry;
 use cf_conductor::store::Store;
 use cf_conductor::workspace::Workspace;
+use cf_conductor::worktree::Base;
 use cf_core::{Actor, BatchId, BatchStatus, Phase, TaskId, TaskLabel, TaskRef, TaskStatus};
 
 use super::super::github;
 use super::super::tasks::import_plan;
 use super::super::{Ended, find_task};
 use super::observer::{Deaf, Watched};
-use super::refuse::{known_engine, nothing_ready, refuse_agent, refuse_contradiction};
+use super::refuse::{
+    known_engine, nothing_ready, refuse_agent, refuse_contradiction, refuse_no_rescue,
+};
 use super::watch::end;
 use crate::args::run::{ResumeArgs, RunArgs};
 use crate::args::work::StartArgs;
@@ -61,6 +64,7 @@ pub(in crate::commands) fn start(args: &StartArgs, console: &Console) -> Ended {
         args: Mode {
             force: args.force,
             dry_run: false,
+            from_rescue: args.from_rescue,
         },
         layer,
         console,
@@ -130,7 +134,7 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
         &trial,
         &setup,
         &Selection::Tasks(imported.ids),
-        &run.layer.settings(),
+        &run.settings()?,
         args.force,
     )?;
     if args.dry_run {
@@ -194,6 +198,7 @@ fn quoted(path: &Path) -> String {
 struct Mode {
     force: bool,
     dry_run: bool,
+    from_rescue: bool,
 }
 
 impl Mode {
@@ -201,6 +206,7 @@ impl Mode {
         Self {
             force: args.force,
             dry_run: args.dry_run,
+            from_rescue: args.from_rescue,
         }
     }
 }
@@ -217,8 +223,21 @@ impl Run<'_> {
         setup(&self.layer, workspace)
     }
 
+    /// The settings of the batch.
+    fn settings(&self) -> Result<Settings, CliError> {
+        let settings = Settings {
+            from_rescue: self.args.from_rescue,
+            ..self.layer.settings()
+        };
+        refuse_no_rescue(&settings)?;
+        Ok(settings)
+    }
+
     fn show_only(&self, plan: &BatchPlan, setup: &Setup, store: &Store) -> Ended {
         let followed = github::followed(&self.layer, setup, store, &plan.tasks, &plan.settings)?;
+        if let Some(base) = &plan.base {
+            warn_of_base(base, self.console);
+        }
         if self.console.json {
             console::print_json(&preview::json(plan, &followed))?;
             return Ok(0);
@@ -267,7 +286,7 @@ impl Run<'_> {
             &store,
             &setup,
             selection,
-            &self.layer.settings(),
+            &self.settings()?,
             self.args.force,
         )?;
         if self.args.dry_run {
@@ -312,7 +331,9 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
     let flags = args.settings.layer();
     let mut settings = batch.settings;
     flags.replace(&mut settings);
+    settings.from_rescue = args.from_rescue;
     refuse_contradiction(&settings)?;
+    refuse_no_rescue(&settings)?;
     let layer = resolve(Some(&workspace), flags, Layer::default())?;
     let mut setup = setup(&layer, workspace.clone())?;
     if let Some(engine) = args.settings.engine() {
@@ -352,6 +373,25 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
     );
     shown.finish();
     told_end(ended?, &workspace, console)
+}
+
+/// What worktrees will not have, although somebody may expect it.
+fn warn_of_base(base: &Base, console: &Console) {
+    if base.changed > 0 {
+        console.warn(format_args!(
+            "worktrees start from the commit {:.8}; {} in the checkout, and not committed, and so not in them",
+            base.commit,
+            match base.changed {
+                1 => "1 file is changed or new".to_owned(),
+                n => format!("{n} files are changed or new"),
+            }
+        ));
+    }
+    if base.has_submodules {
+        console.warn(format_args!(
+            "submodules are empty folders in worktrees; a task that needs one runs `git submodule update --init`"
+        ));
+    }
 }
 
 /// The newest batch that did not end with everything done.

@@ -109,7 +109,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
     let mut out = console::out();
     // Everything is read in one transaction, so that what is shown was true together.
     let mut labels = Labels::default();
-    let (view, links, blockers, attempts, comments, events, depends_on, dependents) =
+    let (view, links, blockers, attempts, worktrees, comments, events, depends_on, dependents) =
         store.read(|reader| {
             let id = find_task(reader, &actor, &args.task)?;
             let view = reader.task_view(id)?;
@@ -126,6 +126,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
                 reader.links(id)?,
                 reader.blockers(Some(id), None)?,
                 reader.attempts(id)?,
+                reader.worktrees_of(id)?,
                 reader.comments(id)?,
                 reader.event_list(&EventFilter {
                     task: Some(id),
@@ -149,7 +150,10 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
                 .collect(),
             attempts: attempts
                 .iter()
-                .map(|a| AttemptJson::new(a, &label, workspace.log_of(a.id)))
+                .map(|a| {
+                    let worktree = worktrees.iter().find(|row| row.attempt == a.id);
+                    AttemptJson::new(a, &label, &workspace, worktree)
+                })
                 .collect(),
             comments: comments.iter().map(CommentJson::new).collect(),
             events: events.iter().map(EventJson::new).collect(),
@@ -164,6 +168,8 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
         links: &links,
         blockers: &blockers,
         attempts: &attempts,
+        worktrees: &worktrees,
+        trees: &workspace.worktrees(),
         comments: &comments,
         events: &events,
     }

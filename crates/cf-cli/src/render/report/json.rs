@@ -1,7 +1,6 @@
 //! The report as JSON: the shapes of the other commands, together.
 
-use std::path::PathBuf;
-
+use cf_conductor::workspace::Workspace;
 use cf_core::{TaskId, Timestamp};
 use serde::Serialize;
 
@@ -44,12 +43,8 @@ struct SlottedJson<'r> {
 }
 
 impl<'r> ReportJson<'r> {
-    /// `listed` is [`Report::listed`]; `log_of` says where an attempt's output is kept.
-    pub(crate) fn new(
-        report: &'r Report,
-        listed: &'r Listed,
-        log_of: impl Fn(cf_core::AttemptId) -> PathBuf,
-    ) -> Self {
+    /// `listed` is [`Report::listed`].
+    pub(crate) fn new(report: &'r Report, listed: &'r Listed, workspace: &Workspace) -> Self {
         let label = |task: Option<TaskId>| report.task_of(task).map(|(_, task)| &task.label);
         Self {
             made_at: report.made_at,
@@ -82,7 +77,8 @@ impl<'r> ReportJson<'r> {
                     attempt: AttemptJson::new(
                         &attempt.stored,
                         &report.tasks[attempt.task].label,
-                        log_of(attempt.stored.id),
+                        workspace,
+                        report.worktrees.get(&attempt.stored.id),
                     ),
                 })
                 .collect(),

@@ -105,6 +105,7 @@ fn history(said: &str) -> BatchHistory {
             view(2, "third", None, ""),
         ],
         edges: vec![(id(1), id(0)), (id(1), id(77))],
+        worktrees: Vec::new(),
         attempts: vec![
             attempt(0, 0, 0, Some(2_000), Some(false)),
             Attempt {

@@ -490,5 +490,7 @@ pub(super) fn judged(
         cause,
         survivors,
         free,
+        kept: None,
+        question: None,
     }
 }

@@ -1,0 +1,461 @@
+//! The work of git beside the loop: worktrees are made before an agent starts, and its work is kept when it has ended.
+//!
+//! Everything that calls git runs on a thread of its own and comes back as a [`Done`], which the next turn takes in
+//! like any other news. Until then the attempt counts as running, so that its slot stays taken and nobody else starts
+//! on its task. After a crash the same is asked for again, and git finds what it has done.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cf_core::{AttemptEnd, AttemptId};
+use cf_reconcile::FailureCause;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::super::launch::Launch;
+use super::super::recover;
+use super::super::settle::Judged;
+use super::super::trees::{self, Keep, Kept, Tidy};
+use super::super::{ConductorError, Setup};
+use super::Conductor;
+use crate::executor::{Fate, Note};
+use crate::settings::Settings;
+use crate::store::{Durability, StoreError};
+use crate::worktree::{self, Cancel, GitError, Order, Ready, Repository, Unready};
+
+/// How long worktrees that are being removed are waited for at the end of a batch.
+const LAST: Duration = Duration::from_secs(10);
+
+/// What git has done.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// A worktree stands on its base, or cannot be made.
+    Prepared(AttemptId, Result<Ready, Unready>),
+    /// It has its branch; or not, and whether the branch is not cf's then.
+    Taken(AttemptId, Result<(), (GitError, Whose)>),
+    /// The work of an ended attempt is kept; its end can be settled.
+    Kept(Box<Judged>),
+    /// A worktree was looked at, and this says whether it is gone.
+    Tidied(AttemptId, bool),
+}
+
+/// Whose a branch is that could not be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    Ours,
+    Somebodys,
+}
+
+/// An attempt whose worktree is being made.
+#[derive(Debug)]
+struct Starting {
+    launch: Launch,
+    order: Order,
+    cancel: Cancel,
+}
+
+/// What git does at the moment.
+#[derive(Debug, Default)]
+pub(super) struct Trees {
+    repository: Option<Repository>,
+    works: JoinSet<Done>,
+    starting: HashMap<AttemptId, Starting>,
+    /// What came back and could not be stored yet.
+    pub(super) arrived: Vec<Done>,
+    stop: Cancel,
+}
+
+impl Trees {
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.works.is_empty() && self.arrived.is_empty()
+    }
+
+    /// Where a process of an attempt starts: in its worktree, or in the workspace.
+    pub(super) fn directory(&self, setup: &Setup, launch: &Launch) -> PathBuf {
+        match (&launch.tree, &self.repository) {
+            (Some(tree), Some(repository)) => repository.directory(&tree.name),
+            (Some(tree), None) => setup.workspace.worktrees().join(&tree.name),
+            (None, _) => setup.workspace.root().to_owned(),
+        }
+    }
+
+    /// The repository, looked for when it is first needed.
+    pub(super) fn repository(
+        &mut self,
+        setup: &Setup,
+        settings: &Settings,
+    ) -> Result<Repository, GitError> {
+        if let Some(known) = &self.repository {
+            return Ok(known.clone());
+        }
+        let found =
+            Repository::of(&setup.workspace, trees::git(settings))?.cut_short_by(&self.stop);
+        self.repository = Some(found.clone());
+        Ok(found)
+    }
+
+    /// Ends what is being made for an attempt that is not to start any more.
+    pub(super) fn cancel(&self, attempt: AttemptId) {
+        if let Some(starting) = self.starting.get(&attempt) {
+            starting.cancel.cancel();
+        }
+    }
+
+    /// Ends everything that is under way.
+    pub(super) fn cancel_all(&self) {
+        self.stop.cancel();
+        for starting in self.starting.values() {
+            starting.cancel.cancel();
+        }
+    }
+}
+
+/// The next thing that git has done; never, while it does nothing.
+pub(super) async fn next_done(trees: &mut Trees) -> Done {
+    match trees.works.join_next().await {
+        Some(Ok(done)) => done,
+        Some(Err(error)) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
+impl Conductor<'_> {
+    /// Has the worktree of an attempt made; its agent starts when it is there.
+    pub(super) fn prepare_tree(&mut self, launch: Launch) {
+        match self.order_for(&launch) {
+            Ok((repository, order)) => {
+                let cancel = Cancel::default();
+                let repository = repository.cut_short_by(&cancel);
+                let attempt = launch.attempt;
+                let what = order.clone();
+                self.trees
+                    .works
+                    .spawn_blocking(move || Done::Prepared(attempt, repository.prepare(&what)));
+                let starting = Starting {
+                    launch,
+                    order,
+                    cancel,
+                };
+                self.trees.starting.insert(attempt, starting);
+            }
+            Err(fate) => self.did_not_start(&launch, *fate),
+        }
+    }
+
+    fn order_for(&mut self, launch: &Launch) -> Result<(Repository, Order), Box<Fate>> {
+        let repository = self
+            .trees
+            .repository(self.setup, &self.core.settings)
+            .map_err(|error| Box::new(refused(&error)))?;
+        let Some(tree) = &launch.tree else {
+            return Err(Box::new(Fate::NeverStarted));
+        };
+        let (core, store) = (&self.core, &self.store);
+        let order = store.read(|reader| {
+            let base = reader.batch_base(core.batch)?;
+            base.map(|base| {
+                trees::order(
+                    reader,
+                    &core.settings,
+                    tree,
+                    launch.task.id,
+                    launch.attempt,
+                    &base,
+                )
+            })
+            .transpose()
+        });
+        match order {
+            Ok(Some(order)) => Ok((repository, order)),
+            Ok(None) => Err(Box::new(Fate::SpawnFailed {
+                error: "the batch has no commit that worktrees start from".to_owned(),
+                passing: false,
+            })),
+            Err(_) => Err(Box::new(Fate::NeverStarted)),
+        }
+    }
+
+    fn did_not_start(&mut self, launch: &Launch, fate: Fate) {
+        self.take_note(&Note {
+            supervisor: launch.identity.supervisor,
+            attempt: launch.attempt,
+            stage: launch.stage,
+            fate,
+        });
+    }
+
+    /// Has the work of an ended attempt kept.
+    pub(super) fn keep(&mut self, keep: Keep) {
+        let Keep {
+            mut judged,
+            is_finished,
+        } = keep;
+        let left = self.store.read(|reader| {
+            let row = reader.worktree(judged.attempt)?;
+            let row = row.filter(|row| row.base.is_some());
+            row.map(|row| trees::leaving(reader, &row)).transpose()
+        });
+        let left = match left {
+            Ok(Some(left)) => left,
+            Ok(None) => {
+                // It never had a worktree.
+                judged.kept = Some(Kept::Done(worktree::Kept::Nothing));
+                self.pending.push(judged);
+                return;
+            }
+            // It is asked for again with the next turn.
+            Err(_) => {
+                self.pending.push(judged);
+                return;
+            }
+        };
+        match self.trees.repository(self.setup, &self.core.settings) {
+            Ok(repository) => {
+                self.trees.works.spawn_blocking(move || {
+                    judged.kept = Some(kept(&repository, &left, is_finished));
+                    Done::Kept(Box::new(judged))
+                });
+            }
+            Err(error) => {
+                judged.kept = Some(Kept::Failed {
+                    why: crate::chain(&error),
+                    reference: None,
+                });
+                self.pending.push(judged);
+            }
+        }
+    }
+
+    /// Has what is left of earlier worktrees removed, as far as nothing is lost with it: their conductors may have come
+    /// to their ends before they did so. Those of the batch's own tasks are looked after when these start again.
+    pub(super) fn tidy_leftovers(&mut self) -> Result<(), ConductorError> {
+        if self.core.settings.isolation != cf_core::Isolation::Worktree {
+            return Ok(());
+        }
+        for row in self.store.read(|reader| reader.worktrees_left())? {
+            if !row.is_live && !self.core.schedule.knows(row.task) {
+                self.tidy(Tidy {
+                    attempt: row.attempt,
+                    is_unused: !row.has_run,
+                    name: row.name,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a worktree removed, if nothing is lost with it.
+    pub(super) fn tidy(&mut self, tidy: Tidy) {
+        let Ok(repository) = self.trees.repository(self.setup, &self.core.settings) else {
+            return;
+        };
+        self.trees.works.spawn_blocking(move || {
+            let gone = if tidy.is_unused {
+                repository.remove(&tidy.name).map(|()| true)
+            } else {
+                repository.remove_if_clean(&tidy.name)
+            };
+            if let Err(error) = &gone {
+                tracing::warn!(worktree = %tidy.name, error = %crate::chain(error), "cannot remove a worktree");
+            }
+            Done::Tidied(tidy.attempt, gone.unwrap_or(false))
+        });
+    }
+
+    /// Takes in what git has done, storing what is to be stored.
+    pub(super) fn take_done(&mut self) -> Result<(), ConductorError> {
+        while let Some(done) = self.trees.arrived.pop() {
+            if let Err(error) = self.take_one(&done) {
+                self.trees.arrived.push(done);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_one(&mut self, done: &Done) -> Result<(), StoreError> {
+        match done {
+            Done::Prepared(attempt, Ok(ready)) => self.prepared(*attempt, ready),
+            Done::Prepared(attempt, Err(unready)) => {
+                let Some(starting) = self.trees.starting.remove(attempt) else {
+                    return Ok(());
+                };
+                match unready {
+                    Unready::Conflict { what, files } => {
+                        self.ask_first(&starting.launch, trees::question(what, files));
+                    }
+                    Unready::Git(error) => self.did_not_start(&starting.launch, refused(error)),
+                }
+                Ok(())
+            }
+            Done::Taken(attempt, Ok(())) => {
+                if let Some(starting) = self.trees.starting.remove(attempt) {
+                    for older in &starting.order.older {
+                        if !older.is_removed && !older.is_live {
+                            self.tidy(Tidy {
+                                attempt: older.left.attempt,
+                                name: older.left.name.clone(),
+                                is_unused: !older.has_run,
+                            });
+                        }
+                    }
+                    if self.is_to_start(*attempt) {
+                        self.launch(&starting.launch);
+                    } else {
+                        self.did_not_start(&starting.launch, Fate::NeverStarted);
+                    }
+                }
+                Ok(())
+            }
+            Done::Taken(attempt, Err((error, whose))) => {
+                if *whose == Whose::Somebodys {
+                    self.store_aside(|tx| tx.worktree_without_branch(*attempt))?;
+                }
+                if let Some(starting) = self.trees.starting.remove(attempt) {
+                    self.did_not_start(&starting.launch, refused(error));
+                }
+                Ok(())
+            }
+            Done::Kept(judged) => {
+                self.pending.push((**judged).clone());
+                Ok(())
+            }
+            Done::Tidied(attempt, true) => self.store_aside(|tx| tx.worktree_removed(*attempt)),
+            Done::Tidied(_, false) => Ok(()),
+        }
+    }
+
+    /// Stores what an agent will start from, and then gives its worktree the branch.
+    fn prepared(&mut self, attempt: AttemptId, ready: &Ready) -> Result<(), StoreError> {
+        if !self.trees.starting.contains_key(&attempt) {
+            return Ok(());
+        }
+        if !self.is_to_start(attempt) {
+            if let Some(starting) = self.trees.starting.remove(&attempt) {
+                self.did_not_start(&starting.launch, Fate::NeverStarted);
+            }
+            return Ok(());
+        }
+        self.store_aside(|tx| {
+            tx.worktree_begins(attempt, &ready.base)?;
+            for (older, reference) in &ready.saved {
+                tx.work_rescued(*older, reference)?;
+            }
+            Ok(())
+        })?;
+        let Some(repository) = self.trees.repository.clone() else {
+            return Ok(());
+        };
+        if let Some(starting) = self.trees.starting.get(&attempt) {
+            let (order, ready) = (starting.order.clone(), ready.clone());
+            self.trees.works.spawn_blocking(move || {
+                let taken = repository.take_branch(&order, &ready).map_err(|error| {
+                    let is_there = repository.tip(&order.branch).ok().flatten();
+                    let whose = match (&ready.tip, is_there) {
+                        (None, Some(tip)) if tip != ready.base => Whose::Somebodys,
+                        _ => Whose::Ours,
+                    };
+                    (error, whose)
+                });
+                Done::Taken(attempt, taken)
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether nobody has asked for the end of an attempt that is about to start.
+    fn is_to_start(&self, attempt: AttemptId) -> bool {
+        let task = self.core.by_attempt.get(&attempt);
+        let running = task.and_then(|task| self.core.running.get(task));
+        running.is_some_and(|running| running.stop.is_none())
+    }
+
+    /// An attempt cannot start before a person has decided something.
+    fn ask_first(&mut self, launch: &Launch, question: String) {
+        let note = Note {
+            supervisor: launch.identity.supervisor,
+            attempt: launch.attempt,
+            stage: launch.stage,
+            fate: Fate::NeverStarted,
+        };
+        let mut judged = recover::judged(
+            &note,
+            recover::failed(
+                AttemptEnd::NeverStarted,
+                None,
+                "the work that it builds on conflicts".to_owned(),
+                Value::Null,
+            ),
+            FailureCause::NeverStarted,
+            true,
+        );
+        judged.question = Some(question);
+        self.pending.push(judged);
+    }
+
+    /// Stores something that belongs to no turn.
+    fn store_aside(
+        &mut self,
+        write: impl FnOnce(&mut crate::store::Tx<'_>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let by = self.core.actor();
+        let ((), events) = self.store.write_as(&by, Durability::Full, write)?;
+        self.wrote_aside(&events);
+        Ok(())
+    }
+
+    /// Lets what is being removed come to its end, for a while.
+    pub(super) async fn finish_trees(&mut self) {
+        let begun = tokio::time::Instant::now();
+        while !self.trees.works.is_empty() {
+            match tokio::time::timeout_at(begun + LAST, self.trees.works.join_next()).await {
+                Ok(Some(Ok(done))) => self.trees.arrived.push(done),
+                Ok(_) => {}
+                Err(_) => {
+                    self.trees.cancel_all();
+                    break;
+                }
+            }
+        }
+        // What is not stored is found gone by whoever looks next.
+        let _ = self.take_done();
+    }
+}
+
+/// Why git kept an agent from starting. What was cut short on request never started.
+fn refused(error: &GitError) -> Fate {
+    match error {
+        GitError::Cancelled { .. } => Fate::NeverStarted,
+        other => Fate::SpawnFailed {
+            error: crate::chain(other),
+            passing: false,
+        },
+    }
+}
+
+fn kept(repository: &Repository, left: &worktree::Leaving, is_finished: bool) -> Kept {
+    if !is_finished {
+        return match repository.rescue(left) {
+            Ok(kept) => Kept::Done(kept),
+            Err(error) => Kept::Failed {
+                why: crate::chain(&error),
+                reference: None,
+            },
+        };
+    }
+    match repository.commit_work(left) {
+        Ok(kept) => Kept::Done(kept),
+        Err(error) => Kept::Failed {
+            why: format!("its work could not be committed: {}", crate::chain(&error)),
+            reference: match repository.rescue(left) {
+                Ok(worktree::Kept::Rescued { reference }) => Some(reference),
+                _ => None,
+            },
+        },
+    }
+}

@@ -1,0 +1,373 @@
+//! The repository of a workspace: where it is, what its checkout stands on, and what git knows of its worktrees.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::git::{self, Call, Git, GitError};
+use super::{BRANCHES, full};
+use crate::workspace::{Workspace, open_lock};
+
+/// The time between two looks whether a lock is free.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The repository of a workspace, and how git is called there.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    /// The workspace's root; the user's checkout, or a folder of it.
+    pub(super) root: PathBuf,
+    /// What all worktrees share: objects and refs.
+    pub(super) common: PathBuf,
+    /// Where in the checkout the workspace's root is; empty for its top.
+    prefix: PathBuf,
+    /// Where worktrees of attempts are.
+    pub(super) folder: PathBuf,
+    lock: PathBuf,
+    pub(super) git: Git,
+}
+
+/// What a checkout stands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// The commit, by its full id.
+    pub commit: String,
+    /// The branch that is checked out; none when HEAD is detached.
+    pub branch: Option<String>,
+    /// How many files are changed and not committed, or new and not ignored; worktrees do not have them.
+    pub changed: usize,
+    /// Whether the commit has submodules, which worktrees have as empty folders.
+    pub has_submodules: bool,
+}
+
+/// A worktree, as git lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) path: PathBuf,
+    /// The branch that is checked out in it, by its full name.
+    pub(super) branch: Option<String>,
+}
+
+impl Repository {
+    /// Finds the repository of a workspace.
+    ///
+    /// # Errors
+    ///
+    /// There is none, it has no work tree, or git is not there.
+    pub fn of(workspace: &Workspace, git: Git) -> Result<Self, GitError> {
+        let root = workspace.root();
+        let none = |why: String| GitError::Refused {
+            what: format!("{} is not in a git repository{why}", root.display()),
+            hint: Some(
+                "make one with `git init` and a first commit, or use `--isolation none`".to_owned(),
+            ),
+        };
+        let asked = [
+            "rev-parse",
+            "--is-inside-work-tree",
+            "--show-toplevel",
+            "--git-common-dir",
+            "--show-prefix",
+        ];
+        let said = git
+            .call("find the repository", root)
+            .args(asked)
+            .text()
+            .map_err(|error| match error {
+                GitError::Failed { said, .. } if said.contains("not a git repository") => {
+                    none(String::new())
+                }
+                GitError::Failed { said, .. } => none(format!(" that can be used: {said}")),
+                other => other,
+            })?;
+        let mut lines = said.split('\n');
+        let (inside, _top, common, prefix, rest) = (
+            lines.next().unwrap_or_default(),
+            lines.next().unwrap_or_default(),
+            lines.next().unwrap_or_default(),
+            lines.next().unwrap_or_default(),
+            lines.next(),
+        );
+        if inside != "true" || rest.is_some() || common.is_empty() {
+            return Err(none(" with a work tree".to_owned()));
+        }
+        let common = root
+            .join(common)
+            .canonicalize()
+            .map_err(|source| GitError::System {
+                what: "find the repository",
+                source,
+            })?;
+        Ok(Self {
+            root: root.to_owned(),
+            common,
+            prefix: PathBuf::from(prefix.trim_end_matches('/')),
+            folder: workspace.worktrees(),
+            lock: workspace.git_lock(),
+            git,
+        })
+    }
+
+    /// The same, with calls that are cut short by another.
+    #[must_use]
+    pub fn cut_short_by(&self, cancel: &super::Cancel) -> Self {
+        Self {
+            git: self.git.cut_short_by(cancel),
+            ..self.clone()
+        }
+    }
+
+    /// What the user's checkout stands on.
+    ///
+    /// # Errors
+    ///
+    /// The repository has no commit, or git refuses.
+    pub fn base(&self) -> Result<Base, GitError> {
+        let commit = self
+            .commit_of(&self.root, "HEAD")?
+            .ok_or_else(|| GitError::Refused {
+                what: "the repository has no commit that a worktree could start from".to_owned(),
+                hint: Some("commit something first, or use `--isolation none`".to_owned()),
+            })?;
+        let branch = self.branch()?;
+        let status = self
+            .git
+            .call("look at the checkout", &self.root)
+            .args(["status", "--porcelain=v1", "-z", "--untracked-files=normal"])
+            .bytes()?;
+        let has_submodules = self
+            .git
+            .call("look for submodules", &self.root)
+            .args(["cat-file", "-t"])
+            .arg(format!("{commit}:.gitmodules"))
+            .word()?
+            .is_some();
+        Ok(Base {
+            commit,
+            branch,
+            changed: changed(&status).len(),
+            has_submodules,
+        })
+    }
+
+    /// The branch that is checked out in the user's checkout; none when HEAD is detached.
+    pub(super) fn branch(&self) -> Result<Option<String>, GitError> {
+        let name = self
+            .git
+            .call("find the current branch", &self.root)
+            .args(["symbolic-ref", "--quiet", "HEAD"])
+            .word()?;
+        Ok(name.map(|name| {
+            name.strip_prefix("refs/heads/")
+                .map_or(name.clone(), str::to_owned)
+        }))
+    }
+
+    /// Refuses when nobody is there in whose name commits are made.
+    ///
+    /// # Errors
+    ///
+    /// Neither git nor the settings name anybody.
+    pub fn check_identity(&self) -> Result<(), GitError> {
+        for who in ["GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"] {
+            let known = self
+                .git
+                .call("find out in whose name commits are made", &self.root)
+                .args(["var", who])
+                .word()?;
+            if known.is_none() {
+                return Err(GitError::Refused {
+                    what: "git does not know in whose name the work of agents is to be committed"
+                        .to_owned(),
+                    hint: Some(
+                        "set `user.name` and `user.email` with `git config`, or `git.author = \"NAME <ADDRESS>\"` in \
+                         the config of cf"
+                            .to_owned(),
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The branches of tasks that are there, by their short names, and a branch `cf` that leaves no room for them.
+    ///
+    /// # Errors
+    ///
+    /// git refuses.
+    pub fn branches(&self) -> Result<Vec<String>, GitError> {
+        let said = self
+            .common("list the branches of tasks")
+            .args(["for-each-ref", "--format=%(refname)", "--end-of-options"])
+            .args([full("cf"), full(BRANCHES)])
+            .text()?;
+        Ok(said
+            .lines()
+            .filter_map(|name| name.strip_prefix("refs/heads/"))
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// The commit that a branch stands on, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// git cannot be asked.
+    pub fn tip(&self, branch: &str) -> Result<Option<String>, GitError> {
+        self.commit(&full(branch))
+    }
+
+    /// The commit that a full name or an id means, if there is one.
+    pub(super) fn commit(&self, name: &str) -> Result<Option<String>, GitError> {
+        self.common("find a commit")
+            .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
+            .arg(format!("{name}^{{commit}}"))
+            .word()
+    }
+
+    fn commit_of(&self, folder: &Path, name: &str) -> Result<Option<String>, GitError> {
+        self.git
+            .call("find a commit", folder)
+            .args(["rev-parse", "--verify", "--quiet", "--end-of-options"])
+            .arg(format!("{name}^{{commit}}"))
+            .word()
+    }
+
+    /// Whether a commit has another in its history, or is it.
+    ///
+    /// # Errors
+    ///
+    /// git refuses, or one of them is not there.
+    pub fn contains(&self, whole: &str, part: &str) -> Result<bool, GitError> {
+        self.common("compare commits")
+            .args(["merge-base", "--is-ancestor", "--end-of-options"])
+            .args([part, whole])
+            .holds()
+    }
+
+    /// A call about what all worktrees share.
+    pub(super) fn common(&self, what: &'static str) -> Call<'_> {
+        self.git
+            .call(what, &self.common)
+            .arg("--git-dir")
+            .arg(&self.common)
+    }
+
+    /// The folder of a worktree of an attempt.
+    pub fn tree(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Where in a worktree an agent starts: where the workspace's root is in the checkout, as far as that is there.
+    pub fn directory(&self, name: &str) -> PathBuf {
+        let tree = self.tree(name);
+        if self.prefix.as_os_str().is_empty() {
+            return tree;
+        }
+        let inner = tree.join(&self.prefix);
+        if inner.is_dir() { inner } else { tree }
+    }
+
+    /// The folder in which git keeps what it knows of a worktree, if it knows it.
+    pub(super) fn git_dir(&self, name: &str) -> Option<PathBuf> {
+        let wanted = self.tree(name).join(".git");
+        let is_it = |dir: &Path| {
+            std::fs::read(dir.join("gitdir"))
+                .is_ok_and(|text| git::path(text.trim_ascii_end()) == wanted)
+        };
+        let all = self.common.join("worktrees");
+        let usual = all.join(name);
+        if is_it(&usual) {
+            return Some(usual);
+        }
+        let others = std::fs::read_dir(all).ok()?;
+        others
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|dir| is_it(dir))
+    }
+
+    /// Every worktree that git knows, the user's own among them.
+    pub(super) fn listed(&self) -> Result<Vec<Listed>, GitError> {
+        let said = self
+            .common("list the worktrees")
+            .args(["worktree", "list", "--porcelain"])
+            .bytes()?;
+        let mut list: Vec<Listed> = Vec::new();
+        for line in said.split(|byte| *byte == b'\n') {
+            if let Some(path) = line.strip_prefix(b"worktree ") {
+                list.push(Listed {
+                    path: git::path(path),
+                    branch: None,
+                });
+            } else if let (Some(branch), Some(last)) =
+                (line.strip_prefix(b"branch "), list.last_mut())
+            {
+                last.branch = Some(String::from_utf8_lossy(branch).into_owned());
+            }
+        }
+        Ok(list)
+    }
+
+    /// Makes the folder of worktrees.
+    pub(super) fn make_folder(&self) -> Result<(), GitError> {
+        DirBuilder::new()
+            .mode(0o700)
+            .recursive(true)
+            .create(&self.folder)
+            .map_err(|source| GitError::System {
+                what: "make the folder of worktrees",
+                source,
+            })
+    }
+
+    /// Takes the lock under which worktrees are added and removed and branches of tasks are moved, so that two of these
+    /// never meet in git's own locks. It is given to the git that works under it, and so outlives a conductor that is
+    /// killed for as long as that git does.
+    pub(super) fn lock(&self) -> Result<Lock, GitError> {
+        let what = "wait for another git of cf";
+        let system = |source: io::Error| GitError::System { what, source };
+        let file = open_lock(&self.lock).map_err(system)?;
+        let begun = Instant::now();
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock(file)),
+                Err(rustix::io::Errno::AGAIN) => self.git.go_on(what, begun)?,
+                Err(errno) => return Err(system(errno.into())),
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The lock of [`Repository::lock`].
+pub(super) struct Lock(File);
+
+impl Lock {
+    /// One more hold on it, for a call.
+    pub(super) fn hold(&self) -> Result<File, GitError> {
+        self.0.try_clone().map_err(|source| GitError::System {
+            what: "hold the lock of the repository",
+            source,
+        })
+    }
+}
+
+/// The files in the output of `git status --porcelain=v1 -z`.
+pub(super) fn changed(status: &[u8]) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut parts = status.split(|byte| *byte == 0);
+    while let Some(part) = parts.next() {
+        let Some((mark, name)) = part.split_at_checked(3) else {
+            continue;
+        };
+        // The old name of one that was renamed follows by itself.
+        if mark.first().is_some_and(|mark| b"RC".contains(mark)) {
+            parts.next();
+        }
+        files.push(String::from_utf8_lossy(name).into_owned());
+    }
+    files
+}
