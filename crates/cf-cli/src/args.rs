@@ -4,6 +4,8 @@
 
 pub(crate) mod blocker;
 pub(crate) mod github;
+#[cfg(test)]
+mod reference;
 pub(crate) mod run;
 pub(crate) mod tasks;
 mod values;

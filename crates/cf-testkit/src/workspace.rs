@@ -178,6 +178,14 @@ impl Workspace {
             .dir(&self.root)
     }
 
+    /// Lines for a shell that stops at the first failure, in the workspace's folder, with `cf` on its `PATH`; to be
+    /// changed and then run.
+    pub fn shell(&self, lines: &str) -> Cf<'_> {
+        Cf::new(self, Path::new("/bin/sh"), ["-eu", "-c", lines])
+            .environment(self.environment())
+            .dir(&self.root)
+    }
+
     /// Runs `cf` to its end.
     pub fn cf(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
         self.command(args).run()

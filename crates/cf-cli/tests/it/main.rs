@@ -16,6 +16,7 @@ mod death;
 mod doctor;
 mod failures;
 mod github;
+mod guide;
 mod help;
 mod hooks;
 mod import_codeframe;
