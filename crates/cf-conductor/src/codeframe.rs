@@ -1,8 +1,8 @@
 //! Tasks from a CodeFRAME workspace.
 //!
-//! Its database is read from a private copy, so that nothing is ever written, locked or created beside it. What was read
-//! is translated by itself ([`translate`]), and stored in one transaction. Ids are UUIDs there as they are here, so a
-//! task keeps its own: a second import meets what the first one made, and people go on using the ids that they know.
+//! Its database is read from a private copy, so that nothing is ever written, locked or created beside it. What was
+//! read is translated by itself, and stored in one transaction. Ids are UUIDs there as they are here, so a task keeps
+//! its own: a second import meets what the first one made, and people go on using the ids that they know.
 //!
 //! Statuses of tasks that are here already are left alone, as every import does; fields that CodeFRAME does not have
 //! (`run`, `verify`, engines, limits) are never touched, and dependencies are only added.

@@ -5,7 +5,7 @@
 //! miss: files of supervisors that are dead and that no attempt needs, locks of batches that have ended, and copies
 //! that an interrupted command left.
 //!
-//! Another kind of leftover is another function beside [`leftovers::look`], added to [`examine`].
+//! Another kind of leftover is another function beside `leftovers::look`, added to [`examine`].
 
 mod leftovers;
 mod programs;

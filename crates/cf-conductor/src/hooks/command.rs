@@ -65,7 +65,8 @@ fn reap(group: Pid) {
     }
 }
 
-/// Starts it in a group of its own, in the session of the batch: what is in another session counts as an agent's orphan.
+/// Starts it in a group of its own, in the session of the batch: what is in another session counts as an orphan of an
+/// agent.
 fn start(call: &Call, shared: &Shared) -> io::Result<Child> {
     let log = shared.open_log()?;
     Command::new("/bin/sh")

@@ -386,8 +386,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds a task that was just made to a batch that has not ended, behind all others. Its conductor takes it in when it
-    /// reads the event, which says `joined`; without a conductor `resume` does.
+    /// Adds a task that was just made to a batch that has not ended, behind all others. Its conductor takes it in when
+    /// it reads the event, which says `joined`; without a conductor `resume` does.
     ///
     /// # Errors
     ///
