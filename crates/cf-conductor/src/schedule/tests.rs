@@ -1,6 +1,7 @@
 //! The schedule by itself: what may start, what waits, what is skipped; and that every number it keeps in passing is
 //! the number that a recount gives.
 
+mod joins;
 mod order;
 mod recount;
 mod skips;
