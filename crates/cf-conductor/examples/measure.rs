@@ -114,7 +114,7 @@ fn fill(store: &mut Store, tasks: usize) -> Result<Vec<Asked>, Failure> {
         }
         Ok(ids)
     })?;
-    Ok(ids
+    let mut asked: Vec<Asked> = ids
         .iter()
         .enumerate()
         .map(|(n, task)| Asked {
@@ -134,7 +134,10 @@ fn fill(store: &mut Store, tasks: usize) -> Result<Vec<Asked>, Failure> {
             attempt: None,
             ask_grace: AskGrace::Running,
         })
-        .collect())
+        .collect();
+    // Conductors ask in the order of the ids, which is not that of the rows.
+    asked.sort_by_key(|asked| asked.task);
+    Ok(asked)
 }
 
 /// What a pass about a thousand fresh links in five repositories costs, in milliseconds.

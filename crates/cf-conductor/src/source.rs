@@ -6,6 +6,9 @@
 pub(crate) mod github;
 mod local;
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
 use cf_core::{AttemptId, BatchId, TaskId};
 use cf_reconcile::{AskGrace, Believed, ReconciliationResult, SourceName, merge, settles};
 pub use cf_reconcile::{Merged, ReconcileAction};
@@ -161,25 +164,22 @@ impl ReconcilerRegistry {
         if asked.is_empty() {
             return pass;
         }
-        let mut open: Vec<Asked> = asked.to_vec();
-        let mut found: Vec<Vec<ReconciliationResult>> = vec![Vec::new(); asked.len()];
-        let place: std::collections::HashMap<TaskId, usize> = asked
-            .iter()
-            .enumerate()
-            .map(|(at, asked)| (asked.task, at))
-            .collect();
+        let mut open = Cow::Borrowed(asked);
+        let mut found: Vec<(usize, ReconciliationResult)> = Vec::new();
+        let mut places = Places::new(asked);
         let last = self.sources.len().saturating_sub(1);
         for (nth, source) in self.sources.iter_mut().enumerate() {
             if open.is_empty() {
                 break;
             }
+            let before = found.len();
             let mut unread: Option<Unread> = None;
-            for (task, observation) in source.check_tasks(store, &open) {
+            let said = source.check_tasks(store, &open);
+            found.reserve(said.len());
+            for (task, observation) in said {
                 match observation {
                     Observation::Known(finding) => {
-                        if let Some(&at) = place.get(&task) {
-                            found[at].push(finding);
-                        }
+                        found.extend(places.of(task).map(|at| (at, finding)));
                     }
                     Observation::Unknown(why) => unread
                         .get_or_insert_with(|| Unread {
@@ -194,14 +194,61 @@ impl ReconcilerRegistry {
             }
             pass.unknown.extend(unread);
             if nth < last {
-                open.retain(|asked| {
-                    !found[place[&asked.task]]
-                        .iter()
-                        .any(|finding| settles(finding.action))
-                });
+                let settled: HashSet<TaskId> = found[before..]
+                    .iter()
+                    .filter(|(_, finding)| settles(finding.action))
+                    .map(|(_, finding)| finding.task_id)
+                    .collect();
+                if !settled.is_empty() {
+                    open.to_mut().retain(|asked| !settled.contains(&asked.task));
+                }
             }
         }
-        pass.merged = found.into_iter().filter_map(merge).collect();
+        // What several sources said of a task stays in their order.
+        found.sort_by_key(|(at, _)| *at);
+        pass.merged.reserve(found.len());
+        let mut found = found.into_iter();
+        while let Some((at, first)) = found.next() {
+            let left = found.as_slice().iter();
+            let others = left.take_while(|(other, _)| *other == at).count();
+            let others = found.by_ref().take(others).map(|(_, finding)| finding);
+            pass.merged
+                .extend(merge(std::iter::once(first).chain(others)));
+        }
         pass
+    }
+}
+
+/// Where tasks stand in a list of questions. Answers mostly come in the order of the questions; then each costs a
+/// comparison.
+struct Places<'a> {
+    asked: &'a [Asked],
+    next: usize,
+    all: Option<HashMap<TaskId, usize>>,
+}
+
+impl<'a> Places<'a> {
+    const fn new(asked: &'a [Asked]) -> Self {
+        Self {
+            asked,
+            next: 0,
+            all: None,
+        }
+    }
+
+    fn of(&mut self, task: TaskId) -> Option<usize> {
+        let next = self.asked.get(self.next);
+        let at = if next.is_some_and(|asked| asked.task == task) {
+            self.next
+        } else {
+            let asked = self.asked;
+            let all = self.all.get_or_insert_with(|| {
+                let places = asked.iter().enumerate();
+                places.map(|(at, asked)| (asked.task, at)).collect()
+            });
+            *all.get(&task)?
+        };
+        self.next = at + 1;
+        Some(at)
     }
 }

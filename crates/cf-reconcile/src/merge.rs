@@ -2,8 +2,6 @@
 //!
 //! Findings about different tasks never meet here; sorting them by task is the caller's.
 
-use std::cmp::Reverse;
-
 use crate::{Effect, Reason, ReconcileAction, ReconciliationResult, plan};
 
 /// The finding that wins, and all others.
@@ -39,12 +37,19 @@ impl Merged {
 /// back into the queue, where it is looked at again. All findings must be about the same task, and believe it in the
 /// same phase.
 pub fn merge(findings: impl IntoIterator<Item = ReconciliationResult>) -> Option<Merged> {
-    let mut also: Vec<ReconciliationResult> = findings.into_iter().collect();
-    let (at, _) = also
-        .iter()
-        .enumerate()
-        .max_by_key(|(at, finding)| (rank(finding), Reverse(*at)))?;
-    let winner = also.remove(at);
+    let mut findings = findings.into_iter();
+    let mut winner = findings.next()?;
+    let mut also = Vec::new();
+    // Where the winner would stand among the others.
+    let mut at = 0;
+    for finding in findings {
+        if rank(&finding) > rank(&winner) {
+            also.insert(at, std::mem::replace(&mut winner, finding));
+            at = also.len();
+        } else {
+            also.push(finding);
+        }
+    }
     Some(Merged { winner, also })
 }
 

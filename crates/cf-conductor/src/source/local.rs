@@ -1,6 +1,7 @@
 //! The store as a source: what other processes wrote, against what the batch believes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId};
 use cf_reconcile::{
@@ -11,7 +12,7 @@ use cf_reconcile::{
 use super::{Asked, Observation, Reconciler};
 use crate::store::blocker::BlockerSummary;
 use crate::store::task::TaskStanding;
-use crate::store::{Result, Store};
+use crate::store::{Reader, Result, Store};
 
 /// Above so many tasks, all rows are read in one go rather than one by one: a scan of ten thousand rows costs what
 /// about two hundred look-ups do.
@@ -35,15 +36,18 @@ impl Reconciler for LocalReconciler {
         store: &Store,
         asked: &[Asked],
     ) -> Vec<(TaskId, Observation<ReconciliationResult>)> {
-        let held: Vec<TaskId> = asked
-            .iter()
-            .filter(|asked| asked.believed.phase() == Phase::Held)
-            .map(|asked| asked.task)
-            .collect();
-        let read = read_standings(store, asked.iter().map(|asked| asked.task));
-        let blockers: HashMap<TaskId, Observation<BlockerSummary>> =
-            self.check_blockers(store, &held).into_iter().collect();
-        match read {
+        let found = store.read(|reader| {
+            if asked.len() <= ONE_BY_ONE {
+                asked.iter().map(|asked| look_up(reader, asked)).collect()
+            } else {
+                look_at_all(reader, asked)
+            }
+        });
+        match found {
+            Ok(found) => found
+                .into_iter()
+                .map(|finding| (finding.task_id, Observation::Known(finding)))
+                .collect(),
             Err(error) => {
                 let why = crate::chain(&error);
                 asked
@@ -51,22 +55,6 @@ impl Reconciler for LocalReconciler {
                     .map(|asked| (asked.task, Observation::Unknown(why.clone())))
                     .collect()
             }
-            Ok(standings) => asked
-                .iter()
-                .map(|asked| {
-                    let summary = match blockers.get(&asked.task) {
-                        None | Some(Observation::Gone) => BlockerSummary::default(),
-                        Some(Observation::Known(summary)) => *summary,
-                        Some(Observation::Unknown(why)) => {
-                            return (asked.task, Observation::Unknown(why.clone()));
-                        }
-                    };
-                    (
-                        asked.task,
-                        Observation::Known(find(asked, standings.get(&asked.task), summary)),
-                    )
-                })
-                .collect(),
         }
     }
 
@@ -107,29 +95,66 @@ impl Reconciler for LocalReconciler {
     }
 }
 
-fn read_standings(
-    store: &Store,
-    tasks: impl ExactSizeIterator<Item = TaskId>,
-) -> Result<HashMap<TaskId, TaskStanding>> {
-    store.read(|reader| {
-        if tasks.len() <= ONE_BY_ONE {
-            let mut found = HashMap::with_capacity(tasks.len());
-            for task in tasks {
-                if let Some(standing) = reader.standing(task)? {
-                    found.insert(task, standing);
-                }
-            }
-            return Ok(found);
+/// What the table says of a task, by rows of its own.
+fn look_up(reader: &Reader<'_>, asked: &Asked) -> Result<ReconciliationResult> {
+    let summary = if is_held(asked) {
+        reader.blocker_summary(asked.task)?
+    } else {
+        BlockerSummary::default()
+    };
+    Ok(find(asked, reader.standing(asked.task)?.as_ref(), summary))
+}
+
+/// The same for many tasks, by all rows there are, each turned into its finding as it is read.
+fn look_at_all(reader: &Reader<'_>, asked: &[Asked]) -> Result<Vec<ReconciliationResult>> {
+    let summaries = if asked.iter().any(is_held) {
+        reader.blocker_summaries()?
+    } else {
+        HashMap::new()
+    };
+    let find = |asked: &Asked, row: Option<&TaskStanding>| {
+        let summary = summaries.get(&asked.task).filter(|_| is_held(asked));
+        find(asked, row, summary.copied().unwrap_or_default())
+    };
+    let places: HashMap<TaskId, usize, BuildHasherDefault<IdHasher>> = asked
+        .iter()
+        .enumerate()
+        .map(|(at, asked)| (asked.task, at))
+        .collect();
+    let mut found = vec![None; asked.len()];
+    reader.standings(|row| {
+        if let Some(&at) = places.get(&row.id) {
+            found[at] = Some(find(&asked[at], Some(&row)));
         }
-        let wanted: HashSet<TaskId> = tasks.collect();
-        let mut found = HashMap::with_capacity(wanted.len());
-        reader.standings(|standing| {
-            if wanted.contains(&standing.id) {
-                found.insert(standing.id, standing);
-            }
-        })?;
-        Ok(found)
-    })
+    })?;
+    let all = asked.iter().zip(found);
+    Ok(all
+        .map(|(asked, found)| found.unwrap_or_else(|| find(asked, None)))
+        .collect())
+}
+
+/// Hashes what is random already, as ids are, and so cheaply.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(size_of::<u64>()) {
+            let mut word = [0; size_of::<u64>()];
+            word[..part.len()].copy_from_slice(part);
+            // The product with an odd number (here 2^64 divided by the golden ratio) keeps all that the word tells.
+            self.0 = (self.0.rotate_left(32) ^ u64::from_ne_bytes(word))
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn is_held(asked: &Asked) -> bool {
+    asked.believed.phase() == Phase::Held
 }
 
 /// Turns one row into a finding, by the table.

@@ -88,15 +88,20 @@ pub(crate) struct ForeignBlocker {
     pub(crate) answered_at: Option<Timestamp>,
 }
 
-const SUMMARY: &str = "coalesce(sum(status = 'OPEN'), 0), coalesce(max(closed_seq), 0), \
-                       coalesce(max(CASE WHEN status = 'ANSWERED' THEN closed_seq END), 0)";
+const SUMMED: &str = "SELECT task, status, closed_seq FROM blocker";
 
-fn summary(row: &Row<'_>) -> rusqlite::Result<BlockerSummary> {
-    Ok(BlockerSummary {
-        open: row.get(0)?,
-        last_closed_seq: row.get(1)?,
-        last_answered_seq: row.get(2)?,
-    })
+impl BlockerSummary {
+    /// Counts a row of [`SUMMED`] in.
+    fn add(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+        let closed = row.get::<_, Option<u64>>(2)?.unwrap_or(0);
+        self.last_closed_seq = self.last_closed_seq.max(closed);
+        match parsed(row, 1)? {
+            BlockerStatus::Open => self.open += 1,
+            BlockerStatus::Answered => self.last_answered_seq = self.last_answered_seq.max(closed),
+            BlockerStatus::Resolved => {}
+        }
+        Ok(())
+    }
 }
 
 impl Reader<'_> {
@@ -127,12 +132,11 @@ impl Reader<'_> {
         task: Option<TaskId>,
         status: Option<BlockerStatus>,
     ) -> Result<Vec<Blocker>> {
-        let mut statement = self
-            .conn
-            .prepare_cached(
-                "SELECT * FROM blocker WHERE (?1 IS NULL OR task = ?1) AND (?2 IS NULL OR status = ?2) ORDER BY pk",
-            )
-            .doing("read blockers")?;
+        // Each has a plan of its own, so that the blockers of one task are found by its index.
+        let of = task.map_or("?1 IS NULL", |_| "task = ?1");
+        let with = status.map_or("?2 IS NULL", |_| "status = ?2");
+        let sql = format!("SELECT * FROM blocker WHERE {of} AND {with} ORDER BY pk");
+        let mut statement = self.conn.prepare_cached(&sql).doing("read blockers")?;
         let rows = statement
             .query_map(
                 (
@@ -160,9 +164,16 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn blocker_summary(&self, task: TaskId) -> Result<BlockerSummary> {
+        let mut summary = BlockerSummary::default();
         self.conn
-            .prepare_cached(&format!("SELECT {SUMMARY} FROM blocker WHERE task = ?1"))
-            .and_then(|mut s| s.query_row([task.to_string()], summary))
+            .prepare_cached(&format!("{SUMMED} WHERE task = ?1"))
+            .and_then(|mut s| {
+                let mut rows = s.query([task.to_string()])?;
+                while let Some(row) = rows.next()? {
+                    summary.add(row)?;
+                }
+                Ok(summary)
+            })
             .doing("read blockers")
     }
 
@@ -172,16 +183,17 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn blocker_summaries(&self) -> Result<HashMap<TaskId, BlockerSummary>> {
-        let mut statement = self
-            .conn
-            .prepare_cached(&format!(
-                "SELECT {SUMMARY}, task FROM blocker WHERE task IS NOT NULL GROUP BY task"
-            ))
-            .doing("read blockers")?;
-        let rows = statement
-            .query_map([], |row| Ok((parsed(row, "task")?, summary(row)?)))
-            .doing("read blockers")?;
-        rows.collect::<rusqlite::Result<_>>().doing("read blockers")
+        let mut all: HashMap<TaskId, BlockerSummary> = HashMap::new();
+        self.conn
+            .prepare_cached(&format!("{SUMMED} WHERE task IS NOT NULL"))
+            .and_then(|mut s| {
+                let mut rows = s.query([])?;
+                while let Some(row) = rows.next()? {
+                    all.entry(parsed(row, 0)?).or_default().add(row)?;
+                }
+                Ok(all)
+            })
+            .doing("read blockers")
     }
 
     /// The blockers that an attempt asked, oldest first.
