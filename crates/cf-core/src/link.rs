@@ -54,7 +54,13 @@ impl Eq for Repo {}
 
 impl std::hash::Hash for Repo {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.folded().hash(state);
+        for part in [&self.owner, &self.name] {
+            for byte in part.bytes() {
+                state.write_u8(byte.to_ascii_lowercase());
+            }
+            // No part holds it, so that no two repositories run together.
+            state.write_u8(b'/');
+        }
     }
 }
 

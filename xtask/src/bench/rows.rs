@@ -315,6 +315,15 @@ pub(crate) const ROWS: &[Row] = &[
         targets: &[at_most("cf", 50.0)],
     },
     Row {
+        id: "pass-links",
+        what: "pass over 1,000 tasks with fresh links in 5 repositories",
+        unit: "ms",
+        statistic: Statistic::Median,
+        rounds: 3,
+        contenders: &[ours("cf", |stage| pass_cf(stage, "links_fresh_ms"))],
+        targets: &[at_most("cf", 2.0)],
+    },
+    Row {
         id: "events",
         what: "event appends, one writer",
         unit: "1/s",

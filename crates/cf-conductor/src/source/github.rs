@@ -10,8 +10,10 @@ pub(crate) mod observe;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use cf_core::{Actor, BlockerStatus, Phase, TaskId, TaskStatus, Timestamp};
-use cf_github::{FoundAsk, LinkAsk, Proof};
+use cf_github::{Answer, FoundAsk, LinkAsk, Proof};
 use cf_reconcile::{
     Believed, Caused, Decision, Effect, Evidence, LinkObservation, LinkState, PullRequestState,
     Reason, ReconcileAction, ReconciliationResult, SourceName, decide_links, new_context, plan,
@@ -19,8 +21,7 @@ use cf_reconcile::{
 
 use super::{Asked, Observation, Reconciler};
 use crate::github::{GithubSource, comments_of};
-use crate::store::follow::LinkRow;
-use crate::store::task::TaskStanding;
+use crate::store::follow::{LinkRow, LinkedTask};
 use crate::store::{Reader, Result, Store};
 use observe::{Seen, Surroundings};
 
@@ -57,27 +58,7 @@ impl Reconciler for GitHubReconciler {
         if !self.source.is_on() {
             return Vec::new();
         }
-        let found = store.read(|reader| {
-            let mut found = Vec::new();
-            if !reader.has_links()? {
-                return Ok(found);
-            }
-            let mut all = if asked.len() > ONE_BY_ONE {
-                Some(reader.all_link_rows()?)
-            } else {
-                None
-            };
-            for asked in asked {
-                let rows = match &mut all {
-                    Some(all) => all.remove(&asked.task).unwrap_or_default(),
-                    None => reader.link_rows(asked.task)?,
-                };
-                if !rows.is_empty() {
-                    found.extend(self.check(reader, asked, &rows)?);
-                }
-            }
-            Ok(found)
-        });
+        let found = store.read(|reader| self.check_all(reader, asked));
         // A store that cannot be read is the local source's to tell.
         found
             .unwrap_or_default()
@@ -88,19 +69,56 @@ impl Reconciler for GitHubReconciler {
 }
 
 impl GitHubReconciler {
+    fn check_all(&self, reader: &Reader<'_>, asked: &[Asked]) -> Result<Vec<ReconciliationResult>> {
+        if !reader.has_links()? {
+            return Ok(Vec::new());
+        }
+        let mut linked = if asked.len() > ONE_BY_ONE {
+            reader.linked_tasks(None)?
+        } else {
+            let tasks: Vec<TaskId> = asked.iter().map(|asked| asked.task).collect();
+            reader.linked_tasks(Some(&tasks))?
+        };
+        linked.retain(|_, task| !task.deleted && task.status != TaskStatus::Merged);
+        let untold: HashMap<TaskId, u32> =
+            reader.tasks_with_untold_comments()?.into_iter().collect();
+        let tasks: Vec<(&Asked, LinkedTask)> = asked
+            .iter()
+            .filter_map(|asked| Some((asked, linked.remove(&asked.task)?)))
+            .collect();
+        let links = tasks.iter().flat_map(|(_, task)| &task.links);
+        let asks: Vec<LinkAsk> = links.map(|row| self.ask(row)).collect();
+        let answers = self.source.client().peek(&asks);
+        let mut answers = answers.as_slice();
+        let mut found = Vec::with_capacity(tasks.len());
+        for (asked, task) in &tasks {
+            let (own, others) = answers.split_at(task.links.len());
+            answers = others;
+            let untold = untold.get(&asked.task).copied().unwrap_or(0);
+            found.extend(self.check(reader, asked, task, own, untold)?);
+        }
+        Ok(found)
+    }
+
+    fn ask(&self, row: &LinkRow) -> LinkAsk {
+        LinkAsk {
+            link: row.link.clone(),
+            fresh_within: self.source.fresh_within(&row.link.host),
+            proof: Proof::Listed,
+            comments: Some(comments_of(row)),
+            found: FoundAsk::WhenMoved,
+        }
+    }
+
     fn check(
         &self,
         reader: &Reader<'_>,
         asked: &Asked,
-        rows: &[LinkRow],
+        task: &LinkedTask,
+        answers: &[Answer],
+        untold: u32,
     ) -> Result<Vec<ReconciliationResult>> {
-        let Some(standing) = reader.standing(asked.task)? else {
-            return Ok(Vec::new());
-        };
-        if standing.deleted || standing.status == TaskStatus::Merged {
-            return Ok(Vec::new());
-        }
-        let seen = self.see(reader, asked, rows, &standing)?;
+        let seen = self.see(reader, asked, task, answers, untold)?;
         let links: Vec<LinkObservation> = seen.iter().map(|seen| seen.observation).collect();
         let decision = decide_links(&links, self.source.closed_unmerged());
         let waits = seen
@@ -122,7 +140,7 @@ impl GitHubReconciler {
                 decision.action == ReconcileAction::None
                     || plan(decision.action, phase) != Effect::Nothing
             })
-            .map(|decision| finding(asked, &standing, phase, &seen, decision))
+            .map(|decision| finding(asked, task.status, phase, &seen, decision))
             .collect())
     }
 
@@ -130,27 +148,17 @@ impl GitHubReconciler {
         &self,
         reader: &Reader<'_>,
         asked: &Asked,
-        rows: &[LinkRow],
-        standing: &TaskStanding,
+        task: &LinkedTask,
+        answers: &[Answer],
+        untold: u32,
     ) -> Result<Vec<Seen>> {
-        let asks: Vec<LinkAsk> = rows
-            .iter()
-            .map(|row| LinkAsk {
-                link: row.link.clone(),
-                fresh_within: self.source.fresh_within(&row.link.host),
-                proof: Proof::Listed,
-                comments: Some(comments_of(row)),
-                found: FoundAsk::WhenMoved,
-            })
-            .collect();
-        let answers = self.source.client().peek(&asks);
         let by_hand = if answers.iter().any(observe::is_closed) {
             reader.set_ready_by_hand(asked.task)?
         } else {
             None
         };
         let around = Surroundings {
-            caused: caused(reader, asked, standing)?,
+            caused: caused(reader, asked, task)?,
             attempt_began: match asked.attempt {
                 Some(attempt) if asked.believed == Believed::Running => {
                     Some(reader.attempt(attempt)?.started_at)
@@ -160,10 +168,9 @@ impl GitHubReconciler {
             settle: self.source.settle(),
             now: Timestamp::now(),
         };
-        let mut all = Vec::with_capacity(rows.len());
-        let mut new_comments =
-            u32::try_from(reader.untold_comments(asked.task)?.len()).unwrap_or(u32::MAX);
-        for (row, answer) in rows.iter().zip(&answers) {
+        let mut all = Vec::with_capacity(answers.len());
+        let mut new_comments = untold;
+        for (row, answer) in task.links.iter().zip(answers) {
             let question_open = match row.question {
                 Some(id) => reader.blocker(id)?.status == BlockerStatus::Open,
                 None => false,
@@ -193,8 +200,8 @@ impl GitHubReconciler {
 }
 
 /// What links did to a task that has an outcome in this batch, as long as nobody else has had a word since.
-fn caused(reader: &Reader<'_>, asked: &Asked, standing: &TaskStanding) -> Result<Caused> {
-    let by_tracker = matches!(standing.status_by, Actor::Github(_));
+fn caused(reader: &Reader<'_>, asked: &Asked, task: &LinkedTask) -> Result<Caused> {
+    let by_tracker = matches!(task.status_by, Actor::Github(_));
     if asked.believed.phase() != Phase::Finished || !by_tracker {
         return Ok(Caused::Nothing);
     }
@@ -205,7 +212,7 @@ fn caused(reader: &Reader<'_>, asked: &Asked, standing: &TaskStanding) -> Result
 
 fn finding(
     asked: &Asked,
-    standing: &TaskStanding,
+    status: TaskStatus,
     phase: Phase,
     seen: &[Seen],
     decision: Decision,
@@ -213,7 +220,7 @@ fn finding(
     let evidence = deciding(seen, &decision).map_or(Evidence::None, Seen::evidence);
     ReconciliationResult::new(
         asked.task,
-        Some(standing.status),
+        Some(status),
         phase,
         decision,
         SourceName::Github,

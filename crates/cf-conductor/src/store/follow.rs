@@ -5,8 +5,9 @@
 //! they are news is told later, in the transaction of the event that tells it. Nothing here knows what an answer means.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
-use cf_core::{Actor, BlockerId, EventType, Link, LinkKind, TaskId, Timestamp};
+use cf_core::{Actor, BlockerId, EventType, Link, LinkKind, TaskId, TaskStatus, Timestamp};
 use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 
@@ -48,29 +49,47 @@ pub struct LinkRow {
     pub question: Option<BlockerId>,
 }
 
+const LINK: &str = "link.pk, link.task, link.kind, link.host, link.repo, link.number, link.created_at_ms, link.spent, \
+                    link.acted_at_ms, link.acted_seq, link.forced_at_ms, link.forced_seq, link.comments_seen_ms, \
+                    link.comments_since_ms, link.question";
+
 impl LinkRow {
+    /// Reads the columns of [`LINK`], by their places.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        let pair = |at: &str, seq: &str| -> rusqlite::Result<Option<(Timestamp, u64)>> {
-            Ok(time_opt(row, at)?.zip(row.get::<_, Option<u64>>(seq)?))
+        let pair = |at: usize| -> rusqlite::Result<Option<(Timestamp, u64)>> {
+            Ok(time_opt(row, at)?.zip(row.get::<_, Option<u64>>(at + 1)?))
         };
         Ok(Self {
-            pk: row.get("pk")?,
-            task: parsed(row, "task")?,
+            pk: row.get(0)?,
+            task: parsed(row, 1)?,
             link: Link {
-                kind: parsed::<LinkKind>(row, "kind")?,
-                host: row.get("host")?,
-                repo: parsed(row, "repo")?,
-                number: row.get("number")?,
+                kind: parsed::<LinkKind>(row, 2)?,
+                host: row.get(3)?,
+                repo: parsed(row, 4)?,
+                number: row.get(5)?,
             },
-            created_at: time(row, "created_at_ms")?,
-            spent: json_opt(row, "spent")?,
-            acted: pair("acted_at_ms", "acted_seq")?,
-            forced: pair("forced_at_ms", "forced_seq")?,
-            comments_seen: time_opt(row, "comments_seen_ms")?,
-            comments_since: time_opt(row, "comments_since_ms")?,
-            question: parsed_opt(row, "question")?,
+            created_at: time(row, 6)?,
+            spent: json_opt(row, 7)?,
+            acted: pair(8)?,
+            forced: pair(10)?,
+            comments_seen: time_opt(row, 12)?,
+            comments_since: time_opt(row, 13)?,
+            question: parsed_opt(row, 14)?,
         })
     }
+}
+
+/// A task that is linked to something, as far as following asks about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedTask {
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// Who wrote the status.
+    pub status_by: Actor,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// Its links, oldest first.
+    pub links: Vec<LinkRow>,
 }
 
 /// A comment as stored.
@@ -144,6 +163,53 @@ impl Reader<'_> {
             .doing("look for links")
     }
 
+    /// The linked ones among these tasks, or of all tasks.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn linked_tasks(&self, only: Option<&[TaskId]>) -> Result<HashMap<TaskId, LinkedTask>> {
+        let mut found = HashMap::new();
+        let Some(only) = only else {
+            self.add_linked_tasks("", [], &mut found)?;
+            return Ok(found);
+        };
+        for task in only {
+            self.add_linked_tasks("WHERE link.task = ?1", [task.to_string()], &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn add_linked_tasks(
+        &self,
+        which: &str,
+        given: impl rusqlite::Params,
+        found: &mut HashMap<TaskId, LinkedTask>,
+    ) -> Result<()> {
+        let sql = format!(
+            "SELECT {LINK}, task.status, task.status_by, task.deleted_at_ms FROM link \
+             JOIN task ON task.id = link.task {which} ORDER BY link.pk"
+        );
+        let mut statement = self.conn.prepare_cached(&sql).doing("read links")?;
+        let mut rows = statement.query(given).doing("read links")?;
+        while let Some(row) = rows.next().doing("read links")? {
+            let link = LinkRow::from_row(row).doing("read a link")?;
+            match found.entry(link.task) {
+                Entry::Occupied(mut task) => task.get_mut().links.push(link),
+                Entry::Vacant(task) => {
+                    let deleted: Option<i64> = row.get(17).doing("read a linked task")?;
+                    task.insert(LinkedTask {
+                        status: parsed(row, 15).doing("read a linked task")?,
+                        status_by: parsed(row, 16).doing("read a linked task")?,
+                        deleted: deleted.is_some(),
+                        links: vec![link],
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The links of a task with what is remembered about them, oldest first.
     ///
     /// # Errors
@@ -152,7 +218,9 @@ impl Reader<'_> {
     pub fn link_rows(&self, task: TaskId) -> Result<Vec<LinkRow>> {
         let mut statement = self
             .conn
-            .prepare_cached("SELECT * FROM link WHERE task = ?1 ORDER BY pk")
+            .prepare_cached(&format!(
+                "SELECT {LINK} FROM link WHERE task = ?1 ORDER BY pk"
+            ))
             .doing("read links")?;
         let rows = statement
             .query_map([task.to_string()], LinkRow::from_row)
@@ -167,7 +235,7 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn link_row(&self, pk: i64) -> Result<Option<LinkRow>> {
         self.conn
-            .prepare_cached("SELECT * FROM link WHERE pk = ?1")
+            .prepare_cached(&format!("SELECT {LINK} FROM link WHERE pk = ?1"))
             .and_then(|mut s| s.query_row([pk], LinkRow::from_row).optional())
             .doing("read a link")
     }
@@ -180,7 +248,7 @@ impl Reader<'_> {
     pub fn all_link_rows(&self) -> Result<HashMap<TaskId, Vec<LinkRow>>> {
         let mut statement = self
             .conn
-            .prepare_cached("SELECT * FROM link ORDER BY pk")
+            .prepare_cached(&format!("SELECT {LINK} FROM link ORDER BY pk"))
             .doing("read links")?;
         let mut rows = statement.query([]).doing("read links")?;
         let mut by_task: HashMap<TaskId, Vec<LinkRow>> = HashMap::new();

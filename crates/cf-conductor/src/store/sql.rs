@@ -42,20 +42,26 @@ where
 }
 
 /// Reads a time.
-pub(crate) fn time(row: &Row<'_>, column: &str) -> rusqlite::Result<Timestamp> {
+pub(crate) fn time(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<Timestamp> {
     let ms: i64 = row.get(column)?;
     Timestamp::from_millisecond(ms).map_err(|error| broken(row, column, error))
 }
 
 /// Reads a time that may be null.
-pub(crate) fn time_opt(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+pub(crate) fn time_opt(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<Option<Timestamp>> {
     let ms: Option<i64> = row.get(column)?;
     ms.map(|ms| Timestamp::from_millisecond(ms).map_err(|error| broken(row, column, error)))
         .transpose()
 }
 
 /// Reads a duration in milliseconds that may be null.
-pub(crate) fn duration_opt(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Duration>> {
+pub(crate) fn duration_opt(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<Option<Duration>> {
     let ms: Option<i64> = row.get(column)?;
     Ok(ms
         .and_then(|ms| u64::try_from(ms).ok())
@@ -65,7 +71,7 @@ pub(crate) fn duration_opt(row: &Row<'_>, column: &str) -> rusqlite::Result<Opti
 /// Reads JSON.
 pub(crate) fn json<T: serde::de::DeserializeOwned>(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
 ) -> rusqlite::Result<T> {
     let text = row
         .get_ref(column)?
@@ -77,7 +83,7 @@ pub(crate) fn json<T: serde::de::DeserializeOwned>(
 /// Reads JSON that may be null.
 pub(crate) fn json_opt<T: serde::de::DeserializeOwned>(
     row: &Row<'_>,
-    column: &str,
+    column: impl RowIndex,
 ) -> rusqlite::Result<Option<T>> {
     match row
         .get_ref(column)?
