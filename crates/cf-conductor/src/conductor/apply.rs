@@ -8,14 +8,42 @@ use cf_reconcile::{
 
 use super::context::note_closing;
 use super::take_up;
-use super::turn::{Core, Why};
+use super::turn::{Core, News, Why};
 use crate::schedule::Gate;
 use crate::source::as_if_queued;
 use crate::store::event::Event;
 use crate::store::task::{StatusWrite, TaskStanding};
-use crate::store::{Result, StoreError, Tx};
+use crate::store::{Durability, Result, StoreError, Tx};
+
+/// Whether applying a finding stores no result: nothing, or the intent to stop an agent for what the store says
+/// already, whose result is stored with the verified end.
+fn rests_on_its_end(found: &Merged) -> bool {
+    let rests = |finding: &ReconciliationResult| {
+        finding.action == ReconcileAction::None
+            || finding.source == SourceName::Local
+                && matches!(plan(finding.action, finding.believed), Effect::StopThen(_))
+    };
+    std::iter::once(&found.winner).chain(&found.also).all(rests)
+}
 
 impl Core {
+    /// How a turn is to be committed. A claim or a result rests on a commit that survives a power cut; a look does not,
+    /// nor does the intent to stop an agent, which the same cut ends.
+    pub(super) fn durability(
+        &self,
+        nothing_ends: bool,
+        news: &News,
+        merged: &[Merged],
+    ) -> Durability {
+        let nothing_starts = self.at_gate.is_empty() || self.holds_off();
+        let nothing_results = news.stop.is_none() && merged.iter().all(rests_on_its_end);
+        if nothing_ends && nothing_starts && nothing_results {
+            Durability::Normal
+        } else {
+            Durability::Full
+        }
+    }
+
     /// Applies one merged finding, if the task is still as it was when the source looked; else it is looked at again.
     pub(super) fn apply(&mut self, tx: &mut Tx<'_>, found: Merged) -> Result<()> {
         let task = found.winner.task_id;

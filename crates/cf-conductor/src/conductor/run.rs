@@ -472,8 +472,8 @@ impl<'a> Conductor<'a> {
             self.trees.arrived.append(&mut woken.done);
             self.ready_supervisors().await?;
             self.tick()?;
-            match self.one_turn() {
-                Ok(()) => self.store_is_well(),
+            let events = match self.one_turn() {
+                Ok(events) => events,
                 Err(ConductorError::Store(error)) if error.is_transient() => {
                     self.store_is_not_well(&error);
                     if self.stop_to_store && !self.stop_sent {
@@ -493,8 +493,12 @@ impl<'a> Conductor<'a> {
                     continue;
                 }
                 Err(error) => return Err(error),
-            }
-            self.effects()?;
+            };
+            self.store_is_well();
+            // Agents are started and stopped before it is told.
+            let done = self.effects();
+            self.observer.events(&events);
+            done?;
             self.follow();
             if self.only_pass
                 && self.sweeping.is_empty()
@@ -519,7 +523,8 @@ impl<'a> Conductor<'a> {
 
     // ---- one turn ---------------------------------------------------------------------------------------------
 
-    fn one_turn(&mut self) -> Result<(), ConductorError> {
+    /// Returns what was stored, which is still to be told.
+    fn one_turn(&mut self) -> Result<Vec<Event>, ConductorError> {
         if self.must_reload {
             self.reload()?;
         }
@@ -553,17 +558,9 @@ impl<'a> Conductor<'a> {
             self.pending.is_empty() && (self.core.unverified.is_empty() || self.core.holds_off());
         let settled = self.core.schedule.is_settled();
         if nothing_ends && settled && merged.is_empty() && self.news.is_empty() && !can_start {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let nothing_acts = merged
-            .iter()
-            .all(|found| found.winner.action == ReconcileAction::None);
-        // A claim or a result rests on a commit that survives a power cut; a look does not.
-        let durability = if nothing_ends && nothing_acts && !can_start && self.news.stop.is_none() {
-            Durability::Normal
-        } else {
-            Durability::Full
-        };
+        let durability = self.core.durability(nothing_ends, &self.news, &merged);
         let kept = (self.core.at_gate.clone(), self.core.unverified.clone());
         let (core, pending, news) = (&mut self.core, &self.pending, &self.news);
         let (by, stop_to_store) = (core.actor(), self.stop_to_store);
@@ -583,8 +580,7 @@ impl<'a> Conductor<'a> {
                 {
                     self.core.seen_seq = last.seq;
                 }
-                self.observer.events(&events);
-                Ok(())
+                Ok(events)
             }
             Err(error) => {
                 self.forget_turn(kept);
