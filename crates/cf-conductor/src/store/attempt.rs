@@ -71,46 +71,52 @@ pub struct Attempt {
     pub ended_at: Option<Timestamp>,
 }
 
+const ATTEMPT: &str = "SELECT id, task, batch, generation, engine, format, stage, supervisor, supervisor_pid, \
+                       start_ticks, boot_id, pid_ns, open, ending, agent_ending, success, reason, report, \
+                       last_said, session, tokens, cached_tokens, output_tokens, cost_micro_usd, left_behind, \
+                       record, started_at_ms, ended_at_ms FROM attempt";
+
 impl Attempt {
+    /// Reads a row of [`ATTEMPT`], by the places of its columns.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            id: parsed(row, "id")?,
-            task: parsed(row, "task")?,
-            batch: parsed(row, "batch")?,
-            generation: row.get("generation")?,
-            engine: row.get("engine")?,
+            id: parsed(row, 0)?,
+            task: parsed(row, 1)?,
+            batch: parsed(row, 2)?,
+            generation: row.get(3)?,
+            engine: row.get(4)?,
             // A word that this version does not know is as good as none.
             format: row
-                .get::<_, Option<String>>("format")?
+                .get::<_, Option<String>>(5)?
                 .and_then(|word| SuccessRule::from_word(&word)),
-            stage: if row.get::<_, String>("stage")? == "verify" {
+            stage: if row.get::<_, String>(6)? == "verify" {
                 Stage::Verify
             } else {
                 Stage::Agent
             },
             supervisor: Identity {
-                supervisor: parsed::<SupervisorId>(row, "supervisor")?,
-                pid: row.get("supervisor_pid")?,
-                start_ticks: row.get("start_ticks")?,
-                boot_id: row.get("boot_id")?,
-                pid_ns: row.get("pid_ns")?,
+                supervisor: parsed::<SupervisorId>(row, 7)?,
+                pid: row.get(8)?,
+                start_ticks: row.get(9)?,
+                boot_id: row.get(10)?,
+                pid_ns: row.get(11)?,
             },
-            open: row.get("open")?,
-            end: parsed_opt(row, "ending")?,
-            ending: json_opt(row, "agent_ending")?,
-            success: row.get("success")?,
-            reason: row.get("reason")?,
-            report: parsed_opt(row, "report")?,
-            last_said: row.get("last_said")?,
-            session: row.get("session")?,
-            tokens: row.get("tokens")?,
-            cached_tokens: row.get("cached_tokens")?,
-            output_tokens: row.get("output_tokens")?,
-            cost_micro_usd: row.get("cost_micro_usd")?,
-            left_behind: row.get("left_behind")?,
-            record: json_opt(row, "record")?,
-            started_at: time(row, "started_at_ms")?,
-            ended_at: time_opt(row, "ended_at_ms")?,
+            open: row.get(12)?,
+            end: parsed_opt(row, 13)?,
+            ending: json_opt(row, 14)?,
+            success: row.get(15)?,
+            reason: row.get(16)?,
+            report: parsed_opt(row, 17)?,
+            last_said: row.get(18)?,
+            session: row.get(19)?,
+            tokens: row.get(20)?,
+            cached_tokens: row.get(21)?,
+            output_tokens: row.get(22)?,
+            cost_micro_usd: row.get(23)?,
+            left_behind: row.get(24)?,
+            record: json_opt(row, 25)?,
+            started_at: time(row, 26)?,
+            ended_at: time_opt(row, 27)?,
         })
     }
 
@@ -181,7 +187,7 @@ impl Reader<'_> {
     /// SQLite refuses, or there is no such attempt.
     pub fn attempt(&self, id: AttemptId) -> Result<Attempt> {
         self.conn
-            .prepare_cached("SELECT * FROM attempt WHERE id = ?1")
+            .prepare_cached(&format!("{ATTEMPT} WHERE id = ?1"))
             .and_then(|mut s| s.query_row([id.to_string()], Attempt::from_row).optional())
             .doing("read an attempt")?
             .ok_or_else(|| StoreError::Unknown {
@@ -197,10 +203,7 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn attempts(&self, task: TaskId) -> Result<Vec<Attempt>> {
-        self.attempt_list(
-            "SELECT * FROM attempt WHERE task = ?1 ORDER BY generation",
-            &task.to_string(),
-        )
+        self.attempt_list("WHERE task = ?1 ORDER BY generation", &task.to_string())
     }
 
     /// The attempts of a task that may still be alive.
@@ -210,7 +213,7 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn open_attempts_of(&self, task: TaskId) -> Result<Vec<Attempt>> {
         self.attempt_list(
-            "SELECT * FROM attempt WHERE task = ?1 AND open = 1 ORDER BY generation",
+            "WHERE task = ?1 AND open = 1 ORDER BY generation",
             &task.to_string(),
         )
     }
@@ -221,10 +224,7 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn open_attempts(&self) -> Result<Vec<Attempt>> {
-        self.attempt_list(
-            "SELECT * FROM attempt WHERE open = 1 AND id <> ?1 ORDER BY pk",
-            "",
-        )
+        self.attempt_list("WHERE open = 1 AND id <> ?1 ORDER BY pk", "")
     }
 
     /// The attempts that a batch started, oldest first.
@@ -233,10 +233,7 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn attempts_of_batch(&self, batch: BatchId) -> Result<Vec<Attempt>> {
-        self.attempt_list(
-            "SELECT * FROM attempt WHERE batch = ?1 ORDER BY pk",
-            &batch.to_string(),
-        )
+        self.attempt_list("WHERE batch = ?1 ORDER BY pk", &batch.to_string())
     }
 
     /// The attempts of a batch that may still be alive.
@@ -247,7 +244,7 @@ impl Reader<'_> {
     pub fn open_attempts_of_batch(&self, batch: BatchId) -> Result<Vec<Attempt>> {
         // The few that are open are found by their own index, not among all of the batch.
         self.attempt_list(
-            "SELECT * FROM attempt INDEXED BY attempt_open WHERE open = 1 AND batch = ?1",
+            "INDEXED BY attempt_open WHERE open = 1 AND batch = ?1",
             &batch.to_string(),
         )
     }
@@ -267,8 +264,9 @@ impl Reader<'_> {
             .doing("add up what agents used")
     }
 
-    fn attempt_list(&self, sql: &str, parameter: &str) -> Result<Vec<Attempt>> {
-        let mut statement = self.conn.prepare_cached(sql).doing("read attempts")?;
+    fn attempt_list(&self, which: &str, parameter: &str) -> Result<Vec<Attempt>> {
+        let sql = format!("{ATTEMPT} {which}");
+        let mut statement = self.conn.prepare_cached(&sql).doing("read attempts")?;
         let rows = statement
             .query_map([parameter], Attempt::from_row)
             .doing("read attempts")?;
@@ -369,14 +367,10 @@ impl Tx<'_> {
     }
 
     /// Stores a new attempt as its task's current one, with the identity of the supervisor that waits at its gate.
-    /// Returns its generation.
-    pub(crate) fn insert_attempt(&mut self, new: &NewAttempt) -> Result<u32> {
-        let generation: u32 = self
-            .conn
-            .prepare_cached(
-                "UPDATE task SET attempt = ?2, generation = generation + 1 WHERE id = ?1 RETURNING generation",
-            )
-            .and_then(|mut s| s.query_row((new.task.to_string(), new.id.to_string()), |row| row.get(0)))
+    pub(crate) fn insert_attempt(&mut self, new: &NewAttempt, generation: u32) -> Result<()> {
+        self.conn
+            .prepare_cached("UPDATE task SET attempt = ?2, generation = ?3 WHERE id = ?1")
+            .and_then(|mut s| s.execute((new.task.to_string(), new.id.to_string(), generation)))
             .doing("number an attempt")?;
         self.conn
             .prepare_cached(
@@ -400,8 +394,8 @@ impl Tx<'_> {
                     new.format.as_str(),
                 ))
             })
-            .doing("store an attempt")?;
-        Ok(generation)
+            .doing("store an attempt")
+            .map(drop)
     }
 
     /// Moves an attempt on to its verification, under the supervisor that will run it.

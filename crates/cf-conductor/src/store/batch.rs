@@ -499,7 +499,8 @@ impl Tx<'_> {
             TaskStatus::InProgress if task.claim == Some(new.batch) => version,
             _ => return Ok(Claim::Lost),
         };
-        let generation = self.insert_attempt(new)?;
+        let generation = task.generation + 1;
+        self.insert_attempt(new, generation)?;
         Ok(Claim::Got {
             generation,
             version,

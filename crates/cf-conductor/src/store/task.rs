@@ -64,37 +64,42 @@ pub struct Task {
     pub origin: Option<String>,
 }
 
+const TASK: &str = "SELECT id, key, title, description, run, verify, engine, model, timeout_ms, env, \
+                    priority, status, version, status_by, status_via, status_seq, claim, attempt, generation, \
+                    created_at_ms, updated_at_ms, deleted_at_ms, origin FROM task";
+
 impl Task {
     /// How it is called in messages.
     pub fn label(&self) -> TaskLabel {
         TaskLabel::new(self.id, self.key.as_ref())
     }
 
-    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+    /// Reads a row of [`TASK`], by the places of its columns.
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            id: parsed(row, "id")?,
-            key: parsed_opt(row, "key")?,
-            title: row.get("title")?,
-            description: row.get("description")?,
-            run: row.get("run")?,
-            verify: row.get("verify")?,
-            engine: row.get("engine")?,
-            model: row.get("model")?,
-            timeout: duration_opt(row, "timeout_ms")?,
-            env: json(row, "env")?,
-            priority: row.get("priority")?,
-            status: parsed(row, "status")?,
-            version: row.get("version")?,
-            status_by: parsed(row, "status_by")?,
-            status_via: parsed_opt(row, "status_via")?,
-            status_seq: row.get("status_seq")?,
-            claim: parsed_opt(row, "claim")?,
-            attempt: parsed_opt(row, "attempt")?,
-            generation: row.get("generation")?,
-            created_at: time(row, "created_at_ms")?,
-            updated_at: time(row, "updated_at_ms")?,
-            deleted: row.get::<_, Option<i64>>("deleted_at_ms")?.is_some(),
-            origin: row.get("origin")?,
+            id: parsed(row, 0)?,
+            key: parsed_opt(row, 1)?,
+            title: row.get(2)?,
+            description: row.get(3)?,
+            run: row.get(4)?,
+            verify: row.get(5)?,
+            engine: row.get(6)?,
+            model: row.get(7)?,
+            timeout: duration_opt(row, 8)?,
+            env: json(row, 9)?,
+            priority: row.get(10)?,
+            status: parsed(row, 11)?,
+            version: row.get(12)?,
+            status_by: parsed(row, 13)?,
+            status_via: parsed_opt(row, 14)?,
+            status_seq: row.get(15)?,
+            claim: parsed_opt(row, 16)?,
+            attempt: parsed_opt(row, 17)?,
+            generation: row.get(18)?,
+            created_at: time(row, 19)?,
+            updated_at: time(row, 20)?,
+            deleted: row.get::<_, Option<i64>>(21)?.is_some(),
+            origin: row.get(22)?,
         })
     }
 }
@@ -253,7 +258,7 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn task_opt(&self, id: TaskId) -> Result<Option<Task>> {
         self.conn
-            .prepare_cached("SELECT * FROM task WHERE id = ?1")
+            .prepare_cached(&format!("{TASK} WHERE id = ?1"))
             .and_then(|mut s| s.query_row([id.to_string()], Task::from_row).optional())
             .doing("read a task")
     }
@@ -294,7 +299,7 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn task_with_key(&self, key: &TaskKey) -> Result<Option<Task>> {
         self.conn
-            .prepare_cached("SELECT * FROM task WHERE key = ?1 AND deleted_at_ms IS NULL")
+            .prepare_cached(&format!("{TASK} WHERE key = ?1 AND deleted_at_ms IS NULL"))
             .and_then(|mut s| s.query_row([key.as_str()], Task::from_row).optional())
             .doing("read a task")
     }
@@ -314,7 +319,7 @@ impl Reader<'_> {
         let open = self.open_blockers_by_task()?;
         let mut statement = self
             .conn
-            .prepare_cached("SELECT * FROM task WHERE deleted_at_ms IS NULL ORDER BY pk")
+            .prepare_cached(&format!("{TASK} WHERE deleted_at_ms IS NULL ORDER BY pk"))
             .doing("read the tasks")?;
         let mut rows = statement.query([]).doing("read the tasks")?;
         while let Some(row) = rows.next().doing("read the tasks")? {
