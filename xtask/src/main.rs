@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod checks;
 mod ci;
+mod fuzz;
 mod github;
 mod problem;
 mod readme;
@@ -29,6 +30,7 @@ usage: cargo xtask CHORE [OPTIONS]
   test-integration --agents         the real Claude Code, Codex and opencode, from npm, on a scripted model
   ci [--update] [--full]            what `test` leaves out: format, lints, layers, golden lists, words, links
                                     --update rewrites the golden lists, --full adds long tests, and the report in a browser
+  fuzz [--minutes N] [--seed S]     everything that reads what others write, each target for N minutes (1)
   bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE]
                                     measures cf beside its floors and peers, as ratios within one run
   torture [--minutes N] [--seed S] [--round K] [--points [TEXT]]
@@ -65,6 +67,11 @@ fn main() -> ExitCode {
             let options = torture::Options::from_args(&mut args)?;
             args.finish()?;
             torture::run(&repo, &options)
+        }
+        Some("fuzz") => {
+            let options = fuzz::Options::from_args(&mut args)?;
+            args.finish()?;
+            fuzz::run(&repo, &options)
         }
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

@@ -10,6 +10,8 @@ mod config;
 mod console;
 mod document;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod made_file;
 mod plan;
 mod progress;

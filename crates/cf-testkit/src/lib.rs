@@ -5,6 +5,7 @@
 //! it is dropped, so that a failing test leaves no process behind.
 
 mod command;
+mod fuzz;
 pub mod github;
 pub mod model;
 pub mod process;
@@ -12,6 +13,7 @@ mod task;
 mod workspace;
 
 pub use command::{Cf, Output, Running};
+pub use fuzz::fuzz;
 pub use rustix::process::Signal;
 pub use serde_json::{Value, json};
 pub use task::NewTask;

@@ -267,4 +267,44 @@ mod tests {
         log.finish(&mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "ab\u{fffd}\nc");
     }
+
+    #[test]
+    fn fuzz_logs() {
+        let corpus = [
+            "one\ntwo\n",
+            "a\u{1b}[31mred\u{1b}[0m\n",
+            "\u{1b}]0;title\u{7}x\n",
+        ];
+        cf_testkit::fuzz(
+            "logs",
+            &corpus,
+            &["\u{1b}", "\u{1b}[", "\n", "\u{9b}"],
+            |bytes| {
+                let mut shown = Vec::new();
+                for step in [1, 7, usize::MAX] {
+                    let mut log = Log::new(PathBuf::from("/nowhere"));
+                    let mut out = Vec::new();
+                    for piece in bytes.chunks(step.min(bytes.len().max(1))) {
+                        log.write(piece, &mut out).unwrap();
+                    }
+                    log.finish(&mut out).unwrap();
+                    shown.push(String::from_utf8(out).expect("what is shown is text"));
+                }
+                // However it came, it is shown in the same way.
+                assert!(shown.iter().all(|text| *text == shown[0]));
+                let bad = |c: char| c.is_control() && c != '\n' && c != '\t';
+                assert!(!shown[0].contains(bad), "{:?}", shown[0]);
+                assert_eq!(text::clean(&shown[0]), shown[0], "once is enough");
+                let line = text::line(&shown[0]);
+                assert!(!line.contains(['\n', '\t']));
+                assert_eq!(text::line(&line), line);
+                assert!(text::shortened(&line, 10).chars().count() <= 10);
+                format!(
+                    "{} of {}",
+                    shown[0].len().min(9),
+                    shown[0].contains('\u{fffd}')
+                )
+            },
+        );
+    }
 }

@@ -214,3 +214,44 @@ fn the_example_shows_every_setting_at_its_default() {
         assert!(mentioned, "{} is not in the example", key.name);
     }
 }
+
+#[test]
+fn fuzz_settings() {
+    let words = [
+        "engine = 'x'\n",
+        "[engines.x]\n",
+        "command = ['x']\n",
+        "permissions = 'edit'\n",
+        "success = 'exit'\n",
+        "env = { A = 'b' }\n",
+        "max_parallel = 3\n",
+        "retry_delay = '5s'\n",
+        "reconcile_github = true\n",
+        "github.closed_unmerged = 'block'\n",
+        "[github]\n",
+        "leftovers = 'report'\n",
+        "keep = ['a']\n",
+        "wait_for_blockers = '5m'\n",
+        "on_failure = 'stop'\n",
+    ];
+    cf_testkit::fuzz(
+        "settings",
+        &[
+            include_str!("../../../../examples/config.toml"),
+            "retry = 1\n",
+        ],
+        &words,
+        |bytes| {
+            let Ok(text) = String::from_utf8(bytes.to_vec()) else {
+                return "no text".to_owned();
+            };
+            let document = Document::new("config.toml", text);
+            match from_document(&document, Owner::Workspace) {
+                Ok(layer) => layer
+                    .engines()
+                    .map_or_else(|error| error.to_string(), |_| "ok".to_owned()),
+                Err(error) => error.to_string(),
+            }
+        },
+    );
+}

@@ -223,3 +223,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn fuzz_plans() {
+    let words = [
+        "[[task]]\n",
+        "[batch]\n",
+        "key = 'a'\n",
+        "title = 't'\n",
+        "run = 'true'\n",
+        "depends_on = ['a']\n",
+        "verify = 'x'\n",
+        "priority = 1\n",
+        "engine = 'codex'\n",
+        "timeout = '5m'\n",
+        "env = { A = 'b' }\n",
+        "issue = 'o/r#1'\n",
+        "pr = 2\n",
+        "max_parallel = 4\n",
+        "retry = 2\n",
+        "strategy = 'parallel'\n",
+        "reconcile_interval = '30s'\n",
+    ];
+    let corpus = [
+        include_str!("../../../../examples/plan.toml"),
+        include_str!("../../../../examples/quickstart.toml"),
+        "[[task]]\nkey = 'a'\ntitle = 't'\nrun = 'true'\n",
+    ];
+    cf_testkit::fuzz("plans", &corpus, &words, |bytes| {
+        let Ok(text) = String::from_utf8(bytes.to_vec()) else {
+            return "no text".to_owned();
+        };
+        match Plan::from_document(&Document::new("plan.toml", text)) {
+            Ok(plan) => format!("{} tasks", plan.tasks.len()),
+            Err(error) => error.to_string(),
+        }
+    });
+}

@@ -192,3 +192,50 @@ fn json() -> impl Strategy<Value = String> {
         ]
     })
 }
+
+#[test]
+fn fuzz_replies() {
+    let corpus = [
+        r#"{"data":{"r0":{"id":"R","nameWithOwner":"o/r","i1":{"__typename":"Issue","id":"I1","number":1,"title":"t","state":"CLOSED","stateReason":"COMPLETED","closedAt":"2026-01-01T00:00:00Z","updatedAt":"2026-01-01T00:00:00Z","comments":{"nodes":[{"id":"C","body":"b","createdAt":"2026-01-01T00:00:00Z","author":{"login":"a"},"authorAssociation":"OWNER"}]}}},"rateLimit":{"cost":1,"remaining":2}}}"#,
+        r#"{"errors":[{"type":"RATE_LIMITED","path":["r0","i1"],"message":"m"}],"data":null}"#,
+        r#"{"message":"Not Found","number":5,"state":"closed","state_reason":"completed","pull_request":{"merged_at":null}}"#,
+        "retry-after: 5",
+    ];
+    let words = [
+        "null",
+        "\"r0\":",
+        "\"i1\":",
+        "\"state\":\"OPEN\"",
+        "[]",
+        "{}",
+        "\"nodes\":[",
+        "\"closedAt\":",
+        "-62135596801",
+        "+292277022657-01-27T08:29:52Z",
+    ];
+    cf_testkit::fuzz("replies", &corpus, &words, |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let headers = crate::pace::Headers::read(Timestamp::UNIX_EPOCH, |_| Some(&text));
+        let _ = headers.budget(Timestamp::UNIX_EPOCH);
+        let _ = crate::pace::classify(403, &headers, &text);
+        let _ = crate::rest::read(200, &headers, bytes);
+        let _ = crate::rest::read(404, &headers, bytes);
+        let cleaned = crate::redact::redact(&text);
+        assert_eq!(crate::redact::redact(&cleaned), cleaned, "once is enough");
+        let parse = || read(bytes);
+        match parse() {
+            Ok(mut reply) => {
+                let whole = format!("{:?}", reply.whole());
+                let _ = items(&mut reply, &[part(&[1, 2], Some(0))]);
+                if let Ok(mut again) = parse() {
+                    let _ = details(&mut again);
+                }
+                if let Ok(mut again) = parse() {
+                    let _ = node(&mut again);
+                }
+                whole
+            }
+            Err(error) => error,
+        }
+    });
+}
