@@ -137,6 +137,8 @@ pub struct Schedule {
     notes: Vec<Note>,
     /// Whether the batch is ending, and no claim of others on its own tasks is waited for any more.
     winding_up: bool,
+    /// Everything has its outcome and keeps it, whatever its end makes of what others waited for.
+    wound_up: bool,
     first_bad: Option<String>,
     /// How many nodes were looked at so far; tests bound it.
     #[cfg(test)]
@@ -169,6 +171,7 @@ impl Schedule {
             elsewhere: BTreeSet::new(),
             notes: Vec::new(),
             winding_up: false,
+            wound_up: false,
             first_bad: None,
             #[cfg(test)]
             looks: 0,
@@ -671,6 +674,7 @@ impl Schedule {
             });
             self.finish(task, Outcome::Skipped, &reason, now, None);
         }
+        self.wound_up = true;
     }
 
     /// Whether everything that became true has reached everything that waits for it.
@@ -725,7 +729,7 @@ impl Schedule {
         {
             self.looks += 1;
         }
-        if self.mode == Mode::Closing {
+        if self.mode == Mode::Closing || self.wound_up {
             return;
         }
         let node = &self.nodes[at];

@@ -41,7 +41,12 @@ impl Core {
         debug_assert_eq!(
             self.schedule.count(Phase::Finished),
             self.schedule.members().count(),
-            "everything has an outcome"
+            "everything has an outcome: {:?}",
+            self.schedule
+                .members()
+                .filter_map(|task| self.schedule.row(task))
+                .filter(|row| row.phase != Phase::Finished)
+                .collect::<Vec<_>>()
         );
         let (status, exit) = final_status(&self.schedule.standings(), self.stop_cause());
         tx.end_batch(self.batch, status, exit.code())?;

@@ -1,7 +1,7 @@
 //! What a change of a task's row is called in the log.
 
 use cf_core::{AttemptId, BatchId, EventType, Outcome, Phase};
-use cf_reconcile::{ReconcileAction, ReconciliationResult};
+use cf_reconcile::{Reason, ReconcileAction, ReconciliationResult};
 
 use super::turn::Core;
 use crate::schedule::{Changed, Note};
@@ -90,6 +90,10 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
         ((Phase::Running, _), (Phase::Queued, _)) if change.row.not_before.is_some() => {
             EventType::BatchTaskRetrying
         }
+        // It was reopened in the turn in which what it depends on was, and skipped in between.
+        ((Phase::Finished, Some(Outcome::Failed)), (Phase::Waiting | Phase::Queued, _)) => {
+            EventType::BatchTaskRequeued
+        }
         // It was taken up before, and finds its own way from here.
         ((Phase::Finished, _), (Phase::Waiting | Phase::Queued, _)) => EventType::BatchTaskWaiting,
         (_, (Phase::Waiting | Phase::Queued, _)) => return None,
@@ -118,6 +122,7 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
         .with("phase", after.0.as_str());
     let reason = match &change.why {
         Some(why) => Some(why.to_string()),
+        None if kind == EventType::BatchTaskRequeued => Some(Reason::Reopened.to_string()),
         None => change.row.reason.clone(),
     };
     if let Some(reason) = reason {

@@ -43,6 +43,10 @@ pub(super) struct Checker {
     /// Attempts that asked, reported FAILED, or were told to stop by hand.
     no_success: BTreeSet<AttemptId>,
     ended: BTreeSet<AttemptId>,
+    /// Tasks with a verification, without which there is no success.
+    pub to_verify: BTreeSet<TaskId>,
+    /// Attempts whose verification was begun.
+    verifying: BTreeSet<AttemptId>,
     /// Attempts that another batch began: what is left of them to do is done beside the slots.
     pub taken_over: BTreeSet<AttemptId>,
     /// Batches whose take-up is being read: the events of one transaction.
@@ -111,6 +115,7 @@ impl Checker {
                 told.succeeded = None;
             }
             E::TaskStatusChanged => self.status_changed(event),
+            E::AttemptVerifying => self.verifying.extend(event.attempt),
             E::BlockerAsked => self.no_success.extend(event.attempt),
             E::TaskStopRequested => self.no_success.extend(event.attempt),
             E::AttemptReported if event.data["status"] == "FAILED" => {
@@ -206,8 +211,13 @@ impl Checker {
             .tasks
             .get_mut(&event.task.expect("a task"))
             .expect("it was created");
-        let good =
-            event.data["end"] == AttemptEnd::Exited.as_str() && event.data["success"] == true;
+        let verified = event
+            .task
+            .is_some_and(|task| !self.to_verify.contains(&task))
+            || self.verifying.contains(&attempt);
+        let good = event.data["end"] == AttemptEnd::Exited.as_str()
+            && event.data["success"] == true
+            && verified;
         let ours =
             matches!((&told.by, event.batch), (Actor::Batch(by), Some(batch)) if *by == batch);
         if good

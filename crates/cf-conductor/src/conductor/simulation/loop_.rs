@@ -352,7 +352,7 @@ impl World {
         let read = core.look(&self.store)?;
         let before = std::mem::replace(&mut conductor.news, read);
         conductor.news.after(before);
-        if self.conductors[which].stop_to_store {
+        if self.conductors[which].stop_to_store || conductor.stop_to_store {
             conductor.stop_to_store = true;
             conductor.news.stop = Some(Stop::Force);
         }

@@ -42,6 +42,13 @@ fn parallel() -> Settings {
     }
 }
 
+fn parallel_of(slots: usize) -> Settings {
+    Settings {
+        max_parallel: slots,
+        ..parallel()
+    }
+}
+
 fn begin(world: &mut World, tasks: &[usize], settings: Settings) -> usize {
     let tasks: Vec<TaskId> = tasks.iter().map(|nth| world.tasks[*nth]).collect();
     let which = world.begin(&tasks, settings, Again::No);
@@ -443,4 +450,34 @@ fn a_skip_says_its_own_reason_and_not_that_of_the_reopening_before_it() {
         (phase.phase, phase.outcome),
         (Phase::Finished, Some(Outcome::Skipped))
     );
+}
+
+#[test]
+fn a_failed_task_that_is_reopened_with_what_it_depends_on_is_said_to_be() {
+    let mut world = world(5, &[]);
+    let batch = begin(&mut world, &[4, 1, 0, 2, 3], parallel_of(2));
+    let first = world.tasks[0];
+    world.set_status(first, TaskStatus::Backlog);
+    for nth in 1..=3 {
+        turn(&mut world, batch);
+        end(&mut world, nth, BAD);
+    }
+    for nth in 1..=3 {
+        let task = world.tasks[nth];
+        world.try_write(&Actor::Cli, |tx| tx.add_dependency(task, first).map(drop));
+    }
+    turn(&mut world, batch);
+    assert_eq!(stands(&world, batch, 0), "SKIPPED withdrawn to backlog");
+    assert_eq!(stands(&world, batch, 3), "FAILED Exit");
+    for nth in 0..=3 {
+        let task = world.tasks[nth];
+        world.set_status(task, TaskStatus::Ready);
+    }
+    // Some are looked at before what they depend on, and are skipped for it in between. The log reads the same.
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    assert!(runs(&world, 0));
+    for nth in 1..=3 {
+        assert_eq!(stands(&world, batch, nth), "waiting");
+    }
 }

@@ -120,7 +120,7 @@ impl World {
         Self {
             rng,
             seed,
-            store: Store::in_memory().expect("memory is left"),
+            store: fresh_store(),
             now_ms,
             clock: Duration::ZERO,
             tasks: Vec::new(),
@@ -213,6 +213,9 @@ impl World {
             .write(&Actor::Cli, |tx| tx.add_task(&spec))
             .expect("a task is added");
         self.tasks.push(task);
+        if spec.verify.is_some() {
+            self.checker.to_verify.insert(task);
+        }
         task
     }
 
@@ -437,6 +440,14 @@ impl World {
             )
         }
     }
+}
+
+/// An empty store. Its tables are copied from one that was made once: making them takes as long as twenty steps.
+fn fresh_store() -> Store {
+    thread_local! {
+        static EMPTY: Store = Store::in_memory().expect("memory is left");
+    }
+    EMPTY.with(|empty| empty.copy_in_memory().expect("memory is left"))
 }
 
 /// A supervisor that nobody has seen before, of this process's own pid namespace and boot.
