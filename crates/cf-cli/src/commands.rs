@@ -28,7 +28,7 @@ use crate::args::github::PrCommand;
 use crate::args::work::{BatchCommand, WorkCommand};
 use crate::args::{Cli, Command};
 use crate::console::Console;
-use crate::document::LARGEST_BYTES;
+use crate::document::{self, LARGEST_BYTES};
 use crate::error::CliError;
 
 /// What a command ends with: an exit code, or why it did not do what was asked.
@@ -152,7 +152,7 @@ fn read_text(path: &Path) -> Result<String, CliError> {
             .take(LARGEST_BYTES + 1)
             .read_to_end(&mut bytes)
     } else {
-        let file = std::fs::File::open(path).map_err(failed)?;
+        let file = document::open(path).map_err(failed)?;
         file.take(LARGEST_BYTES + 1).read_to_end(&mut bytes)
     }
     .map_err(failed)?;

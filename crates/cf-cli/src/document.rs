@@ -4,9 +4,13 @@
 
 use std::cell::OnceCell;
 use std::fmt;
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -93,6 +97,34 @@ impl fmt::Display for Problems {
     }
 }
 
+/// Opens a file that somebody wrote, to read it. It never waits for a writer.
+///
+/// # Errors
+///
+/// It cannot be opened, or is a folder or a named pipe. One that the caller opened (`/dev/stdin`, `<(…)`) is read.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    // Opening a named pipe would wait until somebody writes to it, which nobody may ever do.
+    let wait = OFlags::NONBLOCK;
+    let file = File::options()
+        .read(true)
+        .custom_flags(i32::try_from(wait.bits()).unwrap_or_default())
+        .open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let is_open_already = ["/dev/stdin", "/dev/fd", "/proc/self/fd"]
+        .iter()
+        .any(|place| path.starts_with(place));
+    if kind.is_fifo() && !is_open_already {
+        return Err(io::Error::other(
+            "it is a named pipe, and nobody may ever write to it",
+        ));
+    }
+    fcntl_setfl(&file, fcntl_getfl(&file)? - wait)?;
+    Ok(file)
+}
+
 impl Document {
     /// Reads a file, or standard input for `-`.
     ///
@@ -108,12 +140,8 @@ impl Document {
             name: name.clone(),
             source,
         };
-        let file = std::fs::File::open(path).map_err(failed)?;
-        let meta = file.metadata().map_err(failed)?;
-        if meta.is_dir() {
-            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
-        }
-        if meta.len() > LARGEST_BYTES {
+        let file = open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() > LARGEST_BYTES {
             return Err(DocumentError::TooLarge { name });
         }
         Self::from_reader(&name, file)

@@ -26,9 +26,10 @@ use std::time::Duration;
 use cf_core::{Actor, Timestamp};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rustix::fs::{Mode, OFlags};
 
 use crate::wake::WakeFile;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, inside};
 use event::Event;
 
 /// How long a writer waits for other writers before it gives up. Thirty processes that write at once, with a flush of
@@ -258,8 +259,8 @@ impl Store {
     pub fn open(workspace: &Workspace) -> Result<Self> {
         let path = workspace.database();
         let conn = open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        let conn = migrate::up_to_date(conn, workspace)?;
         refuse_read_only(&conn, &path)?;
+        let conn = migrate::up_to_date(conn, workspace)?;
         let wake =
             Some(
                 WakeFile::open(&workspace.wake_file()).map_err(|source| StoreError::File {
@@ -287,8 +288,17 @@ impl Store {
     pub fn open_to_read(workspace: &Workspace) -> Result<Self> {
         let path = workspace.database();
         match open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE) {
+            // What SQLite opened without the right to write it.
+            Ok(conn) if conn.is_readonly("main").unwrap_or(false) => Self::open_unwritable(path),
             Ok(conn) => {
-                let conn = migrate::up_to_date(conn, workspace)?;
+                let conn = match migrate::up_to_date(conn, workspace) {
+                    Ok(conn) => conn,
+                    // Without room for its index a log that holds nothing cannot be opened, and needs not.
+                    Err(error @ StoreError::Open { .. }) => {
+                        return Self::open_unwritable(path).map_err(|_| error);
+                    }
+                    Err(error) => return Err(error),
+                };
                 let store = Self {
                     conn,
                     path,
@@ -356,6 +366,8 @@ impl Store {
         let path = workspace.database();
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let fresh = !path.exists();
+        // SQLite gives its other files the mode of this one, and would give this one whatever the umask leaves.
+        make_private(&path)?;
         let conn = migrate::up_to_date(open_file(&path, flags)?, workspace)?;
         let wake =
             Some(
@@ -583,18 +595,42 @@ fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
             path: path.to_owned(),
         });
     }
-    let conn = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(
-        |source| StoreError::Open {
+    // A link in its place, or in that of `.cf`, would have it written somewhere else.
+    let how = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let real = straight(path);
+    let conn =
+        Connection::open_with_flags(&real, flags | how).map_err(|source| StoreError::Open {
             path: path.to_owned(),
             source,
-        },
-    )?;
+        })?;
     conn.busy_timeout(PATIENCE)
         .map_err(|source| StoreError::Open {
             path: path.to_owned(),
             source,
         })?;
     Ok(conn)
+}
+
+/// Makes an empty file that only its owner can read, unless there is one.
+pub(super) fn make_private(path: &Path) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE;
+    inside::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .map(drop)
+        .map_err(|source| StoreError::File {
+            what: "create",
+            path: path.to_owned(),
+            source,
+        })
+}
+
+/// The path with the links above `.cf` followed: with `NOFOLLOW` SQLite refuses those too.
+fn straight(path: &Path) -> PathBuf {
+    let straight = || {
+        let folder = path.parent()?;
+        let root = folder.parent()?.canonicalize().ok()?;
+        Some(root.join(folder.file_name()?).join(path.file_name()?))
+    };
+    straight().unwrap_or_else(|| path.to_owned())
 }
 
 /// SQLite opens a file that it may not write without a word, and fails at the first write.

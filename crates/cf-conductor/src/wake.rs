@@ -7,11 +7,13 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use rustix::fs::inotify;
+use rustix::fs::{Mode, OFlags, inotify};
 use tokio::io::unix::AsyncFd;
+
+use crate::workspace::inside;
 
 /// The writing end.
 #[derive(Debug)]
@@ -26,16 +28,8 @@ impl WakeFile {
     ///
     /// The file cannot be opened for writing, or is a symbolic link.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let flags =
-            i32::try_from((rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC).bits())
-                .map_err(io::Error::other)?;
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(flags)
-            .open(path)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK;
+        let file = inside::open(path, flags, Mode::RUSR | Mode::WUSR)?.into();
         Ok(Self { file })
     }
 

@@ -3,13 +3,16 @@
 //! Everything in it is private to the user. A `.cf` of somebody else, or one that others may write, is refused, because
 //! the commands in it would be run.
 
+pub(crate) mod inside;
+
 use std::fs::{DirBuilder, File, Metadata};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use cf_core::BatchId;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::store::{Store, StoreError};
 
@@ -182,6 +185,16 @@ impl Workspace {
             }
             refuse_of_others(&path, &meta)?;
         }
+        for path in [
+            self.logs(),
+            self.attempts(),
+            self.supervisors(),
+            self.locks(),
+        ] {
+            if let Ok(meta) = std::fs::symlink_metadata(&path) {
+                refuse_no_folder(&path, &meta)?;
+            }
+        }
         if self.is_tracked_by_git() {
             return Err(WorkspaceError::Refused {
                 path: self.folder(),
@@ -258,8 +271,18 @@ impl Workspace {
     }
 
     /// The folder with the link to `cf` that agents have on their `PATH`.
+    ///
+    /// A `PATH` cannot name a folder with a colon in it. For a workspace in such a place it is a private one of the
+    /// user's among the temporary files, with the same name in every process.
     pub fn bin(&self) -> PathBuf {
-        self.folder().join("bin")
+        let bin = self.folder().join("bin");
+        if !bin.as_os_str().as_encoded_bytes().contains(&b':') {
+            return bin;
+        }
+        let mut hasher = DefaultHasher::new();
+        self.root.hash(&mut hasher);
+        let user = rustix::process::geteuid().as_raw();
+        std::env::temp_dir().join(format!("cf-{user}-{:016x}", hasher.finish()))
     }
 
     /// Points the link in [`Workspace::bin`] at a program.
@@ -268,23 +291,22 @@ impl Workspace {
     ///
     /// The link cannot be made.
     pub fn link_program(&self, program: &Path) -> Result<(), WorkspaceError> {
-        let link = self.bin().join("cf");
+        let bin = self.bin();
+        let link = bin.join("cf");
+        let error = |source| WorkspaceError::File {
+            what: "link",
+            path: link.clone(),
+            source,
+        };
+        inside::make_folder(&bin).map_err(error)?;
+        // Somebody else's folder of this name would have somebody else's program in it.
+        let meta = std::fs::symlink_metadata(&bin).map_err(error)?;
+        refuse_no_folder(&bin, &meta)?;
+        refuse_of_others(&bin, &meta)?;
         if std::fs::read_link(&link).is_ok_and(|target| target == program) {
             return Ok(());
         }
-        // A new link takes the old one's place in one step: another conductor's agents may be looking it up.
-        let fresh = self.bin().join(format!("cf.{}", std::process::id()));
-        DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(self.bin())
-            .and_then(|()| std::os::unix::fs::symlink(program, &fresh))
-            .and_then(|()| std::fs::rename(&fresh, &link))
-            .map_err(|source| WorkspaceError::File {
-                what: "link",
-                path: link,
-                source,
-            })
+        inside::link(program, &link).map_err(error)
     }
 
     fn locks(&self) -> PathBuf {
@@ -354,7 +376,9 @@ impl Workspace {
     pub fn conductor_of(&self, batch: BatchId) -> Option<u32> {
         let path = self.lock_of(batch);
         loop {
-            let file = File::options().read(true).open(&path).ok()?;
+            let file: File = inside::open(&path, OFlags::RDONLY, Mode::empty())
+                .ok()?
+                .into();
             match flock(&file, FlockOperation::NonBlockingLockShared) {
                 Err(rustix::io::Errno::AGAIN) => return Some(holder_in(&path)),
                 // Its holder has taken it away, and another may have come since.
@@ -508,30 +532,16 @@ fn refuse_of_others(path: &Path, meta: &Metadata) -> Result<(), WorkspaceError> 
     Ok(())
 }
 
-fn no_follow() -> i32 {
-    i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits()).unwrap_or_default()
-}
-
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(no_follow())
-        .open(path)
+    let flags = OFlags::RDWR | OFlags::CREATE;
+    Ok(inside::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
 /// Writes a file unless it is there already.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    match File::options()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-    {
-        Ok(mut file) => file.write_all(bytes),
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    match inside::open(path, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => File::from(file).write_all(bytes),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }

@@ -23,6 +23,7 @@ pub struct Cf<'w> {
     command: Command,
     shown: String,
     stdin: Option<Vec<u8>>,
+    stdout: Option<Stdio>,
     deadline: Duration,
 }
 
@@ -44,6 +45,7 @@ impl<'w> Cf<'w> {
             command,
             shown,
             stdin: None,
+            stdout: None,
             deadline: DEADLINE,
         }
     }
@@ -65,6 +67,18 @@ impl<'w> Cf<'w> {
     /// Sets a variable of its environment.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Takes a variable out of its environment.
+    pub fn env_remove(mut self, name: &str) -> Self {
+        self.command.env_remove(name);
+        self
+    }
+
+    /// Has its standard output go somewhere else; what it prints there is not seen.
+    pub fn stdout(mut self, to: impl Into<Stdio>) -> Self {
+        self.stdout = Some(to.into());
         self
     }
 
@@ -98,7 +112,7 @@ impl<'w> Cf<'w> {
         let child = self
             .command
             .stdin(stdin)
-            .stdout(create(&out))
+            .stdout(self.stdout.unwrap_or_else(|| create(&out).into()))
             .stderr(create(&err))
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.shown));

@@ -37,17 +37,24 @@ pub struct Workspace {
 impl Workspace {
     /// An empty folder, a fresh home, and the program to be called there. No `.cf` yet.
     pub fn new(binary: impl AsRef<Path>) -> Self {
+        Self::named(binary, "ws")
+    }
+
+    /// The same, with a folder of this name.
+    pub fn named(binary: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Self {
         let temp = tempfile::Builder::new()
             .prefix("cf-it-")
             .tempdir()
             .expect("the temporary folder is writable");
         let base = temp.path().canonicalize().expect("it was just made");
-        for folder in ["home", "out", "bin", "tmp", "ws"] {
+        let root = base.join(name.as_ref());
+        for folder in ["home", "out", "bin", "tmp"] {
             fs::create_dir(base.join(folder)).expect("the temporary folder is writable");
         }
+        fs::create_dir(&root).expect("the temporary folder is writable");
         Self {
             binary: binary.as_ref().to_owned(),
-            root: base.join("ws"),
+            root,
             temp,
             outputs: AtomicUsize::new(0),
             ids: Mutex::default(),
@@ -178,11 +185,26 @@ impl Workspace {
             .dir(&self.root)
     }
 
+    /// A call of the shell in the workspace's folder, with `cf`'s environment and the program itself in `$CF`.
+    pub fn shell(&self, script: &str) -> Cf<'_> {
+        self.program_call("/bin/sh", ["-c", script])
+    }
+
     /// Lines for a shell that stops at the first failure, in the workspace's folder, with `cf` on its `PATH`; to be
     /// changed and then run.
-    pub fn shell(&self, lines: &str) -> Cf<'_> {
-        Cf::new(self, Path::new("/bin/sh"), ["-eu", "-c", lines])
+    pub fn lines_of_shell(&self, lines: &str) -> Cf<'_> {
+        self.program_call("/bin/sh", ["-eu", "-c", lines])
+    }
+
+    /// A call of another program in the workspace's folder, with `cf`'s environment and the program itself in `$CF`.
+    pub fn program_call(
+        &self,
+        program: impl AsRef<Path>,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Cf<'_> {
+        Cf::new(self, program.as_ref(), args)
             .environment(self.environment())
+            .env("CF", &self.binary)
             .dir(&self.root)
     }
 

@@ -10,6 +10,7 @@ use crate::args::ConfigCommand;
 use crate::config::{Layer, Origin, Places, user_file};
 use crate::console::{self, Console, Look};
 use crate::render::table::{Field, Table};
+use crate::render::text;
 use crate::workspace;
 
 pub(super) fn run(command: &ConfigCommand, console: &Console) -> Ended {
@@ -99,7 +100,7 @@ fn check(places: &Places, console: &Console) -> Ended {
             .iter()
             .filter_map(|(owner, path)| {
                 let path = path.as_ref()?;
-                Some(json!({ "owner": owner, "path": path, "exists": path.exists() }))
+                Some(json!({ "owner": owner, "path": path.to_string_lossy(), "exists": path.exists() }))
             })
             .collect();
         console::print_json(&json!({ "ok": true, "files": files }))?;
@@ -108,10 +109,12 @@ fn check(places: &Places, console: &Console) -> Ended {
     for (owner, path) in files {
         match path {
             Some(path) if path.exists() => {
-                console.say(format_args!("{owner:<10} {}: ok", path.display()))?;
+                console.say(format_args!("{owner:<10} {}: ok", text::path(&path)))?;
             }
             // A file that cannot be read has been an error before this.
-            Some(path) => console.say(format_args!("{owner:<10} {}: not there", path.display()))?,
+            Some(path) => {
+                console.say(format_args!("{owner:<10} {}: not there", text::path(&path)))?;
+            }
             None => console.say(format_args!("{owner:<10} none"))?,
         }
     }

@@ -28,10 +28,12 @@ pub(super) fn run(command: &GithubCommand, console: &Console) -> Ended {
 
 /// GitHub as this process asks it, unless that is switched off.
 pub(super) fn source(layer: &Layer) -> Option<GithubSource> {
-    match &layer.reconcile_github {
-        Some(Setting { value: false, .. }) => None,
-        _ => Some(layer.github()),
+    if let Some(Setting { value: false, .. }) = &layer.reconcile_github {
+        return None;
     }
+    // From here on this process may hold a token, which no core dump is to keep.
+    let _ = cf_conductor::process::make_undumpable();
+    Some(layer.github())
 }
 
 /// Whether a batch of these tasks follows GitHub, and why or why not.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use cf_conductor::caller;
 use cf_conductor::store::Store;
 use cf_conductor::workspace::Workspace;
 use serde_json::json;
@@ -10,9 +11,11 @@ use super::Ended;
 use crate::args::InitArgs;
 use crate::console::{self, Console};
 use crate::error::CliError;
+use crate::render::text;
 use crate::workspace;
 
 pub(super) fn run(args: &InitArgs, console: &Console) -> Ended {
+    caller::refuse_agent("make a workspace")?;
     let root = match &args.path {
         Some(path) => {
             std::fs::create_dir_all(path).map_err(|source| CliError::File {
@@ -31,13 +34,15 @@ pub(super) fn run(args: &InitArgs, console: &Console) -> Ended {
     // One that was there may hold something else under our name.
     Store::open(&workspace)?;
     if console.json {
-        console::print_json(&json!({ "workspace": workspace.root(), "created": created }))?;
+        console::print_json(
+            &json!({ "workspace": workspace.root().to_string_lossy(), "created": created }),
+        )?;
         return Ok(0);
     }
     if created {
         console.say(format_args!(
             "made a workspace in {}",
-            workspace.root().display()
+            text::path(workspace.root())
         ))?;
         console.say(format_args!(
             "next: cf tasks add \"What is to be done\" --run ./script.sh"
@@ -45,7 +50,7 @@ pub(super) fn run(args: &InitArgs, console: &Console) -> Ended {
     } else {
         console.say(format_args!(
             "there is a workspace in {} already",
-            workspace.root().display()
+            text::path(workspace.root())
         ))?;
     }
     Ok(0)

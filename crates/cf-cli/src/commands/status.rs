@@ -1,8 +1,8 @@
 //! `cf status`: the workspace and its newest batch, in a few lines, once or for as long as a batch runs.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cf_conductor::store::Store;
@@ -20,12 +20,12 @@ use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::render::batch::{Listed, table_of};
 use crate::render::json::BatchJson;
-use crate::render::task;
+use crate::render::{task, text};
 use crate::workspace;
 
 #[derive(Serialize)]
 struct StatusJson<'s> {
-    workspace: Option<&'s Path>,
+    workspace: Option<Cow<'s, str>>,
     tasks: BTreeMap<&'static str, u64>,
     open_blockers: u64,
     batch: Option<BatchJson<'s>>,
@@ -244,7 +244,7 @@ fn write_at_work(
 fn show(found: &Found<'_>, console: &Console) -> Ended {
     if console.json {
         console::print_json(&StatusJson {
-            workspace: Some(found.workspace.root()),
+            workspace: Some(found.workspace.root().to_string_lossy()),
             tasks: words(found.counts.iter().copied()),
             open_blockers: found.open_blockers,
             batch: found.batch.as_ref().map(BatchJson::short),
@@ -258,7 +258,7 @@ fn show(found: &Found<'_>, console: &Console) -> Ended {
 }
 
 fn write(found: &Found<'_>, console: &Console, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "workspace  {}", found.workspace.root().display())?;
+    writeln!(out, "workspace  {}", text::path(found.workspace.root()))?;
     let total: u64 = found.counts.iter().map(|(_, n)| n).sum();
     write!(out, "tasks      {total}")?;
     for (at, (status, n)) in found.counts.iter().filter(|(_, n)| *n > 0).enumerate() {

@@ -249,14 +249,21 @@ fn fuzz_plans() {
         include_str!("../../../../examples/plan.toml"),
         include_str!("../../../../examples/quickstart.toml"),
         "[[task]]\nkey = 'a'\ntitle = 't'\nrun = 'true'\n",
+        "{\"task\":[{\"key\":\"a\",\"title\":\"t\",\"depends_on\":[\"b\"],\"env\":{\"A\":\"b\"}}]}",
+        "key,title,run,depends_on\na,t,\"x \"\"y\"\"\",\nb,u,true,a\n",
     ];
     cf_testkit::fuzz("plans", &corpus, &words, |bytes| {
         let Ok(text) = String::from_utf8(bytes.to_vec()) else {
             return "no text".to_owned();
         };
-        match Plan::from_document(&Document::new("plan.toml", text)) {
-            Ok(plan) => format!("{} tasks", plan.tasks.len()),
-            Err(error) => error.to_string(),
-        }
+        let formats = [PlanFormat::Toml, PlanFormat::Json, PlanFormat::Csv];
+        formats
+            .map(
+                |format| match Plan::from_document(Document::new("plan", text.clone()), format) {
+                    Ok(plan) => format!("{} tasks", plan.tasks.len()),
+                    Err(error) => error.to_string(),
+                },
+            )
+            .concat()
     });
 }

@@ -1,7 +1,6 @@
 //! The JSON shapes. They are documented in `docs/json.md` and stay as they are: a field may be added, never changed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 
 use cf_conductor::settings::Settings;
 use cf_conductor::store::attempt::Attempt;
@@ -184,7 +183,7 @@ pub(crate) struct AttemptJson<'a> {
     tokens: Option<TokensJson>,
     cost_micro_usd: Option<u64>,
     left_behind: u32,
-    log: PathBuf,
+    log: String,
     #[serde(serialize_with = "as_full")]
     started_at: Timestamp,
     #[serde(serialize_with = "as_full_opt")]
@@ -196,7 +195,7 @@ pub(crate) struct AttemptJson<'a> {
 /// The worktree of an attempt.
 #[derive(Debug, Serialize)]
 struct WorktreeJson<'w> {
-    path: PathBuf,
+    path: String,
     removed: bool,
     branch: &'w str,
     base: Option<&'w str>,
@@ -248,12 +247,16 @@ impl<'a> AttemptJson<'a> {
             }),
             cost_micro_usd: attempt.cost_micro_usd,
             left_behind: attempt.left_behind,
-            log: workspace.log_of(attempt.id),
+            log: workspace.log_of(attempt.id).to_string_lossy().into_owned(),
             started_at: attempt.started_at,
             ended_at: attempt.ended_at,
             supervisor_pid: attempt.open.then_some(attempt.supervisor.pid),
             worktree: worktree.map(|row| WorktreeJson {
-                path: workspace.worktrees().join(&row.name),
+                path: workspace
+                    .worktrees()
+                    .join(&row.name)
+                    .to_string_lossy()
+                    .into_owned(),
                 removed: row.is_removed,
                 branch: &row.branch,
                 base: row.base.as_deref(),

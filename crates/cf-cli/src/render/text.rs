@@ -4,6 +4,7 @@
 //! is printed goes through [`clean`]; nothing else in the program decides what may reach a terminal.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// Returns `text` without anything that a terminal would act upon.
 ///
@@ -50,6 +51,11 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
         Cow::Borrowed(same) if !same.contains(['\n', '\t']) => Cow::Borrowed(same.trim()),
         cleaned => Cow::Owned(cleaned.trim().replace(['\n', '\t'], " ")),
     }
+}
+
+/// A path on one line; what is no text in it is replaced.
+pub(crate) fn path(path: &Path) -> String {
+    line(&path.to_string_lossy()).into_owned()
 }
 
 /// Returns `text` cut to `width` characters, the last of them an ellipsis when something was cut.

@@ -72,7 +72,7 @@ fn follow(heading: &str, ws: &Workspace) {
                 ),
             },
             "sh" if block.mark.starts_with("background") => {
-                let mut started = ws.shell(&block.text).spawn();
+                let mut started = ws.lines_of_shell(&block.text).spawn();
                 started.wait_for_text("started ");
                 running = Some((started, block.mark));
             }
@@ -84,7 +84,7 @@ fn follow(heading: &str, ws: &Workspace) {
                     .mark
                     .strip_prefix("exit ")
                     .map_or(0, |code| code.parse().expect("a code"));
-                printed = ws.shell(&block.text).run().code(code).text();
+                printed = ws.lines_of_shell(&block.text).run().code(code).text();
             }
             "text" => shows(heading, &block.text, &printed),
             other => panic!("{heading}: nobody checks a block of {other:?}"),

@@ -37,6 +37,8 @@ mod report;
 mod resume;
 mod stop;
 mod store_and_ids;
+mod storms;
+mod surroundings;
 mod take_up;
 mod trouble;
 mod watching;

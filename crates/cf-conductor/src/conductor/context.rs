@@ -1,19 +1,18 @@
 //! What a tracker's findings do beside an action: comments are told, closings are noted, and a closing is asked about.
 
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use cf_core::{Asker, AttemptId, Phase, TaskStatus};
 use cf_reconcile::{Effect, Evidence, Reason, ReconciliationResult, SourceName};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 
 use super::rows;
 use super::turn::Core;
 use crate::prompt::{self, Comment, CommentsFrom, Trust};
 use crate::store::follow::StoredComment;
 use crate::store::{Result, Tx};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, inside};
 
 impl Core {
     /// Tells what comments were stored and not told: an event, and for an agent that runs, its context file when the
@@ -145,13 +144,9 @@ pub(super) fn append(
 }
 
 fn append_to(path: &Path, text: &str) -> std::io::Result<()> {
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits())
-        .unwrap_or_default();
-    std::fs::File::options()
-        .append(true)
-        .custom_flags(flags)
-        .open(path)?
-        .write_all(text.as_bytes())
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK;
+    let file = inside::open(path, flags, Mode::empty())?;
+    std::fs::File::from(file).write_all(text.as_bytes())
 }
 
 #[cfg(test)]

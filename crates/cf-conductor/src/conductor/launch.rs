@@ -1,14 +1,13 @@
 //! The start of one process of an attempt: its files, its environment, its job. All of it after the commit that names
 //! the attempt, and before the gate.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cf_core::{AttemptId, BatchId, BlockerStatus, Outcome, TaskId};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 
 use super::trees::Tree;
 use super::{Setup, context};
@@ -23,6 +22,7 @@ use crate::settings::Settings;
 use crate::store::task::Task;
 use crate::store::{Reader, Store, StoreError};
 use crate::supervise::{Job, LogLimits, Stage};
+use crate::workspace::inside;
 
 /// How many lines of a failed attempt's output go into the next prompt, and how many bytes at most.
 const FAILURE_LINES: usize = 40;
@@ -106,9 +106,14 @@ pub(super) enum LaunchError {
 
 impl LaunchError {
     /// Whether the same start may succeed later: nothing is wrong with the task, its engine or the settings.
-    pub(super) const fn is_passing(&self) -> bool {
+    pub(super) fn is_passing(&self) -> bool {
         match self {
-            Self::Store(_) | Self::File { .. } => true,
+            Self::Store(_) => true,
+            // Room, descriptors and memory come back; what is in the way of a file stays there.
+            Self::File { source, .. } => !matches!(
+                source.kind(),
+                io::ErrorKind::NotADirectory | io::ErrorKind::PermissionDenied
+            ),
             Self::Invocation(_) | Self::Fence(_) | Self::NoEngine(_) => false,
         }
     }
@@ -324,13 +329,22 @@ fn prompt(
         verify: task.verify.clone(),
         channel: if engine.reaches_cf() {
             Channel::Cf {
-                program: setup.workspace.bin().join("cf").display().to_string(),
-                context_file: context_file.display().to_string(),
+                program: shell_word(&setup.workspace.bin().join("cf"), "cf"),
+                context_file: shell_word(context_file, "$CF_CONTEXT_FILE"),
             }
         } else {
             Channel::LastWords
         },
     })
+}
+
+/// A path as an agent can copy it into a shell, or another word where it cannot.
+fn shell_word(path: &Path, otherwise: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,@%:=".contains(c);
+    match path.to_str() {
+        Some(text) if text.chars().all(plain) => text.to_owned(),
+        _ => otherwise.to_owned(),
+    }
 }
 
 fn dependencies(
@@ -390,28 +404,18 @@ fn previous(
 }
 
 fn make_folder(path: &Path) -> Result<(), LaunchError> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(source) => Err(LaunchError::File {
-            what: "create",
-            path: path.to_owned(),
-            source,
-        }),
-    }
+    inside::make_folder(path).map_err(|source| LaunchError::File {
+        what: "create",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Writes a new file that only its owner can read. A link in its place is not followed.
 fn write_private(path: &Path, bytes: &[u8]) -> Result<(), LaunchError> {
-    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::CLOEXEC).bits()).unwrap_or_default();
-    File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(flags)
-        .open(path)
-        .and_then(|mut file| file.write_all(bytes))
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
+    inside::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .and_then(|file| File::from(file).write_all(bytes))
         .map_err(|source| LaunchError::File {
             what: "write",
             path: path.to_owned(),

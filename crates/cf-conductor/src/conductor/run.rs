@@ -174,7 +174,7 @@ struct Conductor<'a> {
     executor: LocalExecutor,
     observer: &'a mut dyn Observer,
     watch: Watch,
-    signals: [Signal; 3],
+    signals: Vec<Signal>,
     /// Attempts that ended and are not stored yet.
     pending: Vec<Judged>,
     data_version: Option<i64>,
@@ -203,6 +203,8 @@ struct Conductor<'a> {
     next_tick: Option<Instant>,
     signals_seen: u32,
     store_trouble: bool,
+    /// That an agent's files cannot be written was said, and none could be since.
+    launch_trouble: bool,
     source_trouble: HashMap<String, String>,
     database: (PathBuf, u64),
     /// Nothing is started; the loop leaves when nothing is running any more.
@@ -244,7 +246,6 @@ impl<'a> Conductor<'a> {
         let inode = std::fs::metadata(&path)
             .map(|meta| meta.ino())
             .map_err(system("find the database"))?;
-        let listen = |kind| signal(kind).map_err(system("listen for signals"));
         let rules = setup
             .engines
             .iter()
@@ -252,11 +253,7 @@ impl<'a> Conductor<'a> {
             .collect();
         Ok(Self {
             watch: Watch::new(&setup.workspace.wake_file()),
-            signals: [
-                listen(SignalKind::interrupt())?,
-                listen(SignalKind::terminate())?,
-                listen(SignalKind::hangup())?,
-            ],
+            signals: stopping_signals()?,
             core: Core::new(batch, settings, rules),
             setup,
             store,
@@ -280,6 +277,7 @@ impl<'a> Conductor<'a> {
             next_tick: None,
             signals_seen: 0,
             store_trouble: false,
+            launch_trouble: false,
             source_trouble: HashMap::new(),
             database: (path, inode),
             only_pass: false,
@@ -785,50 +783,50 @@ impl<'a> Conductor<'a> {
             launch,
             &directory,
         );
-        let sent = match made {
+        let failed = |error: &dyn std::error::Error| Fate::SpawnFailed {
+            error: crate::chain(error),
+            passing: false,
+        };
+        let fate = match made {
             Ok(job) => {
+                self.launch_trouble = false;
                 fault::point("launch.prepared");
-                self.executor
-                    .submit(supervisor, &job)
-                    .map_err(|error| match error {
-                        ExecutorError::Job(_) => Fate::SpawnFailed {
-                            error: crate::chain(&error),
-                            passing: false,
-                        },
-                        _ => Fate::NeverStarted,
-                    })
+                let sent = self.executor.submit(supervisor, &job);
+                fault::point("launch.sent");
+                match sent {
+                    Ok(()) => return,
+                    // Nothing of it went through the gate.
+                    Err(error @ ExecutorError::Job(_)) => failed(&error),
+                    Err(_) => {
+                        match self
+                            .executor
+                            .adopt(&launch.identity, launch.attempt, launch.stage)
+                        {
+                            // The supervisor has it after all, or may have it: its note will tell.
+                            Ok(Adopted::Running | Adopted::Sweeping) => return,
+                            Ok(Adopted::Settled(Fate::Ended(ended))) => Fate::Ended(ended),
+                            _ => Fate::NeverStarted,
+                        }
+                    }
+                }
             }
             Err(error) if error.is_passing() => {
-                let why = crate::chain(&error);
-                self.observer.notice(&Notice::Unavailable {
-                    what: "start of an agent".to_owned(),
-                    why,
-                });
-                Err(Fate::NeverStarted)
+                if !std::mem::replace(&mut self.launch_trouble, true) {
+                    self.observer.notice(&Notice::Unavailable {
+                        what: "start of an agent".to_owned(),
+                        why: crate::chain(&error),
+                    });
+                }
+                Fate::NeverStarted
             }
-            Err(error) => Err(Fate::SpawnFailed {
-                error: crate::chain(&error),
-                passing: false,
-            }),
+            Err(error) => failed(&error),
         };
-        fault::point("launch.sent");
-        if let Err(fate) = sent {
-            let fate = match self
-                .executor
-                .adopt(&launch.identity, launch.attempt, launch.stage)
-            {
-                // The supervisor has it after all, or may have it: its note will tell.
-                Ok(Adopted::Running | Adopted::Sweeping) => return,
-                Ok(Adopted::Settled(Fate::Ended(ended))) => Fate::Ended(ended),
-                _ => fate,
-            };
-            self.take_note(&Note {
-                supervisor,
-                attempt: launch.attempt,
-                stage: launch.stage,
-                fate,
-            });
-        }
+        self.take_note(&Note {
+            supervisor,
+            attempt: launch.attempt,
+            stage: launch.stage,
+            fate,
+        });
     }
 
     fn take_note(&mut self, note: &Note) {
@@ -1272,14 +1270,39 @@ pub(super) fn is_taken_up(
     })
 }
 
+/// The signals that stop a batch. One that whoever started this program told it to ignore (`nohup`) is not among them.
+fn stopping_signals() -> Result<Vec<Signal>, ConductorError> {
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
+    let heard = kinds
+        .into_iter()
+        .filter(|kind| !process::is_ignored(kind.as_raw_value()));
+    heard
+        .map(|kind| {
+            signal(kind).map_err(|source| ConductorError::System {
+                what: "listen for signals",
+                source,
+            })
+        })
+        .collect()
+}
+
 /// Waits for one of the signals that stop a batch.
-async fn any_signal(signals: &mut [Signal; 3]) {
-    let [interrupt, terminate, hangup] = signals;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hangup.recv() => {}
-    }
+async fn any_signal(signals: &mut [Signal]) {
+    std::future::poll_fn(|context| {
+        let came = signals
+            .iter_mut()
+            .any(|signal| signal.poll_recv(context).is_ready());
+        if came {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// What a future gives at once, if it is ready.

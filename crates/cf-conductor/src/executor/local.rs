@@ -252,6 +252,7 @@ impl Executor for LocalExecutor {
     }
 
     fn stop(&mut self, supervisor: SupervisorId, grace: Duration) -> Result<(), ExecutorError> {
+        let file = self.file(supervisor);
         let Some(slot) = self.slots.get_mut(&supervisor) else {
             return Ok(());
         };
@@ -271,7 +272,8 @@ impl Executor for LocalExecutor {
                 Err(error) => return Err(error),
             }
         } else {
-            if slot.identity().is_some_and(|who| !who.is_local()) {
+            // One that is dead cannot be reached either, and needs not.
+            if slot.identity().is_some_and(|who| !who.is_local()) && lock_held(&file) {
                 return Err(ExecutorError::Unreachable(supervisor));
             }
             // Without a gate the grace is the job's; a shorter one is kept by a second signal.

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{
     DumpableBehavior, Pid, WaitOptions, getpid, set_child_subreaper, set_dumpable_behavior, waitpid,
 };
 
 use super::{Stat, children, own_pid, stat};
+use crate::workspace::inside;
 
 /// Makes this process the parent of whatever a dead supervisor leaves behind.
 ///
@@ -39,11 +40,24 @@ pub fn close_on_exec_all() {
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
 }
 
+/// Whether this process was started with a signal ignored, as `nohup` and shells do. To be asked before anything listens
+/// to it.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    // Signal 1 is bit 0 (proc_pid_status(5)).
+    (1..=64).contains(&signal) && mask & (1 << (signal - 1)) != 0
+}
+
 /// Whether somebody holds the lock on a supervisor's file, which is what being alive means: it is released by death
 /// and is seen across pid namespaces. A file that is not there is held by nobody.
 pub fn lock_held(path: &Path) -> bool {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let Ok(file) = open(path, flags, Mode::empty()) else {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let Ok(file) = inside::open(path, flags, Mode::empty()) else {
         return false;
     };
     matches!(

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use super::{Doing as _, Result, StoreError};
 use crate::workspace::Workspace;
@@ -144,7 +145,10 @@ fn copy(conn: &Connection, to: &Path) -> Result<()> {
         }
         _ => {}
     }
-    conn.execute("VACUUM INTO ?1", [half.to_string_lossy()])
+    super::make_private(Path::new(&half))?;
+    // A path need not be text.
+    let name = ValueRef::Text(half.as_encoded_bytes());
+    conn.execute("VACUUM INTO ?1", [ToSqlOutput::Borrowed(name)])
         .doing("copy the database before a migration")?;
     std::fs::rename(&half, to).map_err(file("name"))
 }

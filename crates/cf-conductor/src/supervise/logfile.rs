@@ -17,7 +17,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags};
+
+use crate::workspace::inside;
 
 /// The most that is written at once, in bytes.
 const CHUNK: u64 = 64 * 1024;
@@ -318,11 +320,10 @@ impl LogReader {
 }
 
 fn open_existing(path: &Path) -> io::Result<Option<File>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    match open(path, flags, Mode::empty()) {
+    match inside::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
         Ok(file) => Ok(Some(file.into())),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -8,12 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use rustix::fs::{Access, Mode, OFlags, access, fcntl_getfl, fcntl_setfl, open};
+use rustix::fs::{Access, Mode, OFlags, access, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Pid;
 
 use super::job::Job;
+use crate::workspace::inside;
 
 /// A process that runs, and the end of the pipe that its output comes out of.
 pub(super) struct Started {
@@ -73,9 +74,8 @@ pub(super) fn start(job: &Job) -> Result<Started, NotStarted> {
     let stdin = match &job.stdin {
         None => Stdio::null(),
         Some(path) => {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
             let path: &Path = path.as_ref();
-            let file = open(path, flags, Mode::empty()).map_err(io::Error::from);
+            let file = inside::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
             let file = file.and_then(|file| {
                 // NONBLOCK was only there so that opening a FIFO would not wait for its writer.
                 fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;

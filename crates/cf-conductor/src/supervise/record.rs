@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use cf_core::{AttemptEnd, AttemptId, Ending, SupervisorId};
 use rustix::fs::{
-    FallocateFlags, FlockOperation, Mode, OFlags, Stat, fallocate, flock, fstat, ftruncate, open,
-    stat,
+    FallocateFlags, FlockOperation, Mode, OFlags, Stat, fallocate, flock, fstat, ftruncate, stat,
 };
 use serde::{Deserialize, Serialize};
 
 use super::job::Stage;
 use crate::process::{Identity, Process};
+use crate::workspace::inside;
 
 /// The size of every record, in bytes, its newline included.
 pub const RECORD_BYTES: usize = 512;
@@ -210,11 +210,11 @@ pub fn record_path(dir: &Path, supervisor: SupervisorId) -> PathBuf {
 ///
 /// The file is there and cannot be read.
 pub fn read_records(path: &Path) -> io::Result<Vec<Record>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let mut file = match open(path, flags, Mode::empty()) {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let mut file = match inside::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
     };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
@@ -239,17 +239,12 @@ impl RecordFile {
     ///
     /// It cannot be made, is a symbolic link, or somebody else holds the lock.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDWR
-            | OFlags::APPEND
-            | OFlags::CREATE
-            | OFlags::CLOEXEC
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK;
+        let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK;
         // Whoever asks whether the lock is held takes it for a moment, so one refusal is not the answer; and who removes
         // files that nobody holds may have had this one between its making and its lock.
         let mut tries = 0;
         let file = loop {
-            let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
+            let file = inside::open(path, flags, Mode::RUSR | Mode::WUSR)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if stat(path).is_ok_and(|now| is_same_file(&now, &file)) => break file,
                 Ok(()) | Err(rustix::io::Errno::WOULDBLOCK) if tries < 100 => tries += 1,
@@ -279,11 +274,11 @@ impl RecordFile {
     ///
     /// The file is there, and cannot be opened or removed.
     pub fn remove_unless_held(path: &Path) -> io::Result<bool> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match open(path, flags, Mode::empty()) {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let file = match inside::open(path, flags, Mode::empty()) {
             Ok(file) => file,
-            Err(rustix::io::Errno::NOENT) => return Ok(true),
-            Err(error) => return Err(error.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(error),
         };
         // Held until the file is gone, so that a supervisor that is just starting notices.
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {

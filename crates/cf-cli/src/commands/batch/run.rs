@@ -27,6 +27,7 @@ use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::plan::{Plan, PlanFormat};
 use crate::progress::preview;
+use crate::render::text;
 use crate::workspace;
 
 /// `cf work batch run`.
@@ -107,16 +108,16 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
         layer,
         console,
     };
-    let (actor, mut trial, would_be) = match &found {
-        Some(workspace) => {
-            let store = Store::open(workspace)?;
-            (
-                caller::actor(&store)?,
-                store.copy_in_memory()?,
-                workspace.clone(),
-            )
-        }
-        None => (Actor::Cli, Store::in_memory()?, Workspace::unmade(&folder)),
+    let (actor, mut trial, would_be) = if let Some(workspace) = &found {
+        let store = Store::open(workspace)?;
+        (
+            caller::actor(&store)?,
+            store.copy_in_memory()?,
+            workspace.clone(),
+        )
+    } else {
+        caller::refuse_agent("run a batch")?;
+        (Actor::Cli, Store::in_memory()?, Workspace::unmade(&folder))
     };
     refuse_agent(&actor)?;
     let imported = trial
@@ -172,7 +173,7 @@ fn tell_where(workspace: &Workspace, console: &Console) -> Result<(), CliError> 
     let here = here.canonicalize().unwrap_or(here);
     console.say(format_args!(
         "made a workspace in {}",
-        workspace.root().display()
+        text::path(workspace.root())
     ))?;
     if !here.starts_with(workspace.root()) {
         console.say(format_args!(
@@ -185,7 +186,7 @@ fn tell_where(workspace: &Workspace, console: &Console) -> Result<(), CliError> 
 
 /// A path as a shell takes it.
 fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
+    let text = text::clean(&path.to_string_lossy()).into_owned();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
     if text.chars().all(plain) {
         text
@@ -293,7 +294,7 @@ impl Run<'_> {
             return self.show_only(&plan, &setup, &store);
         }
         if !self.console.json && !self.console.quiet {
-            self.show_only(&plan, &setup, &store)?;
+            unseen(self.show_only(&plan, &setup, &store))?;
         }
         for other in &plan.neighbours {
             self.console.warn(format_args!(
@@ -350,12 +351,13 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         })
         .collect();
     if !console.json && !console.quiet {
-        let mut out = console::out();
-        preview::write_settings(&mut out, &settings)?;
         let ids: Vec<_> = tasks.iter().map(|view| view.row.task).collect();
         let followed = github::followed(&layer, &setup, &store, &ids, &settings)?;
-        preview::write_github(&mut out, &followed)?;
-        out.flush()?;
+        let mut out = console::out();
+        let shown = preview::write_settings(&mut out, &settings)
+            .and_then(|()| preview::write_github(&mut out, &followed))
+            .and_then(|()| out.flush());
+        unseen(shown.map_err(CliError::from))?;
     }
     let mut shown = Watched::new(console, tasks.len() as u64, workspace.clone(), labels);
     shown.have_ended(
@@ -474,11 +476,8 @@ pub(super) fn finish_off(
 
 fn setup(layer: &Layer, workspace: Workspace) -> Result<Setup, CliError> {
     let engines = layer.engines().map_err(crate::config::ConfigError::from)?;
-    let program = std::env::current_exe().map_err(|source| CliError::File {
-        what: "find",
-        path: PathBuf::from("the program cf itself"),
-        source,
-    })?;
+    // Without `/proc` it is not to be found; no batch is run then, and nothing else needs it.
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("cf"));
     let mut registry = ReconcilerRegistry::default();
     let github = github::source(layer);
     if let Some(source) = &github {
@@ -503,6 +502,15 @@ fn setup(layer: &Layer, workspace: Workspace) -> Result<Setup, CliError> {
 
 fn told_end(ended: BatchEnd, workspace: &Workspace, console: &Console) -> Ended {
     let store = Store::open_to_read(workspace)?;
-    end(&store, workspace, ended.batch, console)?;
+    unseen(end(&store, workspace, ended.batch, console))?;
     Ok(ended.exit_code)
+}
+
+/// A batch runs, and ends with its own exit code, although nobody reads what is said about it: the reader may have
+/// closed the pipe, and a terminal may be gone.
+fn unseen<T>(told: Result<T, CliError>) -> Result<(), CliError> {
+    match told {
+        Ok(_) | Err(CliError::Closed | CliError::Output(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
 }

@@ -16,6 +16,7 @@ use crate::config::{ConfigError, Layer};
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::plan::{Exported, Plan, PlanFormat, PlanTask, write_json, write_toml};
+use crate::render::text;
 use crate::workspace;
 
 /// What an import did, in the order of the plan.
@@ -190,9 +191,9 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Ended {
             source,
         })?;
         if console.json {
-            console::print_json(&json!({ "file": path, "tasks": count }))?;
+            console::print_json(&json!({ "file": path.to_string_lossy(), "tasks": count }))?;
         } else {
-            console.say(format_args!("wrote {count} tasks to {}", path.display()))?;
+            console.say(format_args!("wrote {count} tasks to {}", text::path(path)))?;
         }
     } else {
         let mut out = console::out();

@@ -6,11 +6,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags};
 
 use super::{CHUNK, HEADER, Header, tail_path};
 use crate::supervise::job::LogLimits;
 use crate::supervise::record::LogTally;
+use crate::workspace::inside;
 
 /// Writes the output of one process.
 pub(in crate::supervise) struct LogWriter<'a> {
@@ -141,8 +142,8 @@ impl Files {
 
 /// Opens a file for its owner only, never through a symbolic link, and only a regular one.
 fn open_own(path: &Path, how: OFlags) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | how;
-    let file = File::from(open(path, flags, Mode::RUSR | Mode::WUSR)?);
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | how;
+    let file = File::from(inside::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     if file.metadata()?.is_file() {
         Ok(file)
     } else {

@@ -1,0 +1,69 @@
+//! A disk that is full, at each write in turn.
+
+use std::fs;
+use std::time::Duration;
+
+use super::unshare;
+use crate::empty_folder;
+
+/// How many KiB are left, round by round.
+const LEFT: &str = "0 4 8 12 16 20 24 28 32 36 40 44 48 56 64 72 80 96 112 128 160 192";
+
+/// A batch in a small file system that is ever less full: whatever is refused is said, and with room again everything
+/// ends as if nothing had been.
+#[test]
+fn whichever_write_finds_the_disk_full_nothing_is_lost() {
+    let ws = empty_folder();
+    let Some(mut call) = unshare(&ws, &["--mount"]) else {
+        return;
+    };
+    let script = format!(
+        r#"
+        mkdir disk && mount -t tmpfs -o size=2m,mode=700 none disk && cd disk || exit 99
+        "$CF" init > /dev/null || exit 98
+        for left in {LEFT}; do
+            key="t$left"
+            "$CF" tasks add "$key" --key "$key" --run "echo $key >> \"\$HOME/ran\"; head -c 20000 /dev/zero | tr '\\0' x" \
+                --verify "echo $key >> \"\$HOME/verified\"" > /dev/null || exit 97
+            dd if=/dev/zero of=fill bs=1k 2> /dev/null
+            truncate -s "-${{left}}k" fill
+            said="$HOME/said.$left"; code="$HOME/code.$left"
+            ( "$CF" run "$key" > "$said" 2>&1; echo $? > "$code" ) &
+            # It refuses, gets through, or waits for room and says so.
+            while [ ! -s "$code" ] && ! grep -q "for now" "$said"; do sleep 0.05; done
+            "$CF" tasks list > /dev/null 2>> "$HOME/reading" || echo "reading fails at $left" >> "$HOME/reading"
+            rm fill
+            wait
+            echo "$left $(cat "$code") $(grep -c "for now" "$said")" >> "$HOME/codes"
+            "$CF" resume > "$HOME/resumed.$left" 2>&1 || "$CF" run "$key" >> "$HOME/resumed.$left" 2>&1
+        done
+        cp -r .cf ..
+    "#
+    );
+    call.extend(["sh", "-c", &script].map(str::to_owned));
+    ws.program_call("/usr/bin/env", call)
+        .deadline(Duration::from_mins(4))
+        .run()
+        .ok();
+    let read = |name: &str| fs::read_to_string(ws.home().join(name)).unwrap_or_default();
+    println!("{}", read("codes"));
+    assert_eq!(read("reading"), "");
+    assert_eq!(ws.sql("PRAGMA integrity_check"), "ok");
+    let times = |file: &str, key: &str| read(file).lines().filter(|line| *line == key).count();
+    for left in LEFT.split(' ') {
+        let key = format!("t{left}");
+        let (said, resumed) = (
+            read(&format!("said.{left}")),
+            read(&format!("resumed.{left}")),
+        );
+        let story = format!("{left} KiB:\n{said}\n---\n{resumed}");
+        assert!(!story.contains("panicked"), "{story}");
+        assert_eq!(ws.status(&key), "DONE", "{story}");
+        let attempts = ws.attempts(&key).len();
+        assert!(
+            (1..=attempts).contains(&times("ran", &key)),
+            "{attempts} attempts; {story}"
+        );
+        assert!(times("verified", &key) >= 1, "{story}");
+    }
+}

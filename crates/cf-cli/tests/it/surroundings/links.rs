@@ -1,0 +1,122 @@
+//! Symbolic links and named pipes in places where `cf` reads and writes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use cf_testkit::Workspace;
+use test_case::test_case;
+
+use crate::workspace;
+
+/// A folder beside the workspace, to which links lead.
+fn elsewhere(ws: &Workspace) -> PathBuf {
+    let folder = ws.home().join("elsewhere");
+    fs::create_dir_all(&folder).expect("the home is ours");
+    folder
+}
+
+fn is_empty(folder: &PathBuf) -> bool {
+    fs::read_dir(folder).expect("it is there").next().is_none()
+}
+
+#[test_case("attempts"; "attempts")]
+#[test_case("supervisors"; "supervisors")]
+#[test_case("locks"; "locks")]
+#[test_case("bin"; "bin")]
+fn nothing_is_written_through_a_folder_that_became_a_link(folder: &str) {
+    let ws = workspace();
+    ws.add("first", "true");
+    ws.run(["first"]).ok();
+    let outside = elsewhere(&ws);
+    let inside = ws.root().join(".cf").join(folder);
+    fs::rename(&inside, ws.root().join("moved")).expect("it is there");
+    symlink(&outside, &inside).expect("its place is free");
+    ws.add("a", "echo said; touch ran");
+    let ended = ws.run(["a"]);
+    assert!(is_empty(&outside), "{ended:?}");
+    assert!(!ws.exists("ran"));
+    assert!(matches!(ended.exit_code(), Some(1 | 3)), "{ended:?}");
+    ended.says("symbolic link");
+}
+
+#[test]
+fn an_agent_cannot_lead_prompts_astray() {
+    let ws = workspace();
+    let outside = elsewhere(&ws);
+    let lead = format!(
+        "mv .cf/attempts moved; ln -s '{}' .cf/attempts",
+        outside.display()
+    );
+    ws.add("a", &lead);
+    ws.task("b").run("touch ran").after("a").add();
+    ws.run(["a", "b"]).code(3);
+    assert!(is_empty(&outside) && !ws.exists("ran"));
+    ws.ended("b", "FAILED", "symbolic link");
+}
+
+#[test]
+fn an_agent_cannot_lead_logs_astray() {
+    let ws = workspace();
+    let outside = elsewhere(&ws);
+    let lead = format!("mv .cf/logs moved; ln -s '{}' .cf/logs", outside.display());
+    ws.add("a", &lead);
+    // A log that cannot be written costs what was said, and not the work.
+    ws.task("b").run("echo said; touch ran").after("a").add();
+    ws.run(["a", "b"]).ok();
+    assert!(is_empty(&outside) && ws.exists("ran"));
+}
+
+#[test]
+fn a_database_that_is_a_link_is_not_written() {
+    let ws = workspace();
+    let database = ws.root().join(".cf/state.db");
+    let moved = elsewhere(&ws).join("state.db");
+    fs::rename(&database, &moved).expect("it is there");
+    symlink(&moved, &database).expect("its place is free");
+    let before = fs::read(&moved).expect("it is there");
+    ws.cf(["tasks", "add", "x", "--run", "true"]).refused();
+    assert_eq!(fs::read(&moved).expect("it is there"), before);
+}
+
+fn pipe(ws: &Workspace, name: &str) {
+    ws.program_call("/usr/bin/env", ["mkfifo", name]).run().ok();
+}
+
+#[test]
+fn a_named_pipe_in_place_of_a_file_is_refused_and_not_waited_for() {
+    let ws = workspace();
+    ws.add("a", "true");
+    pipe(&ws, "pipe");
+    for args in [
+        ["run", "--file", "pipe"].as_slice(),
+        &["tasks", "import", "pipe"],
+        &["tasks", "add", "x", "--file", "pipe"],
+        &["blocker", "answer", "--file", "pipe"],
+    ] {
+        ws.cf(args).refused().says("named pipe");
+    }
+    fs::remove_file(ws.root().join(".cf/config.toml")).expect("it is there");
+    pipe(&ws, ".cf/config.toml");
+    ws.cf(["config", "check"]).refused().says("named pipe");
+    ws.run(["a"]).refused().says("named pipe");
+}
+
+#[test]
+fn what_the_caller_opened_is_read_also_when_it_is_a_pipe() {
+    let ws = workspace();
+    ws.plan("[[task]]\nkey = 'p'\ntitle = 'p'\nrun = 'true'\n");
+    ws.shell("cat plan.toml | \"$CF\" tasks import /dev/stdin")
+        .run()
+        .ok();
+    ws.shell("cat plan.toml | \"$CF\" tasks import -")
+        .run()
+        .ok();
+    ws.shell("(sleep 0.2; cat plan.toml) | \"$CF\" run --file -")
+        .run()
+        .ok();
+    ws.shell("echo words | \"$CF\" tasks add q --key q --file /dev/fd/0")
+        .run()
+        .ok();
+    assert_eq!(ws.show("q")["description"], "words\n");
+}

@@ -1,0 +1,144 @@
+//! Standard streams that are closed, full or gone, and a terminal that vanishes.
+
+use std::fs::File;
+
+use cf_testkit::{Signal, Workspace, process};
+
+use crate::{plan_of, sleeper, waiter, workspace};
+
+/// The writing end of a pipe that nobody reads.
+fn unread() -> std::io::PipeWriter {
+    std::io::pipe().expect("there are descriptors left").1
+}
+
+fn with_a_history() -> Workspace {
+    let ws = workspace();
+    ws.cf(["tasks", "import", ws.plan(&plan_of(50, "true"))])
+        .ok();
+    ws.add("a", "yes | head -n 2000");
+    ws.ask("t1", "which one?");
+    ws.run(["a"]).ok();
+    ws
+}
+
+const READING: &[&[&str]] = &[
+    &["status"],
+    &["tasks", "list"],
+    &["tasks", "show", "a"],
+    &["tasks", "graph"],
+    &["tasks", "export"],
+    &["blocker", "list"],
+    &["work", "logs", "a"],
+    &["work", "batch", "status"],
+    &["work", "batch", "list"],
+    &["work", "batch", "follow"],
+    &["events"],
+    &["explain", "a"],
+    &["reconcile", "--dry-run"],
+    &["config", "show"],
+    &["config", "check"],
+    &["github", "status"],
+    &["completions", "bash"],
+];
+
+#[test]
+fn a_reader_that_has_gone_ends_every_reading_command_quietly() {
+    let ws = with_a_history();
+    for args in READING {
+        let ended = ws.command(*args).stdout(unread()).run();
+        assert!(
+            ended.exit_code() == Some(0) && ended.stderr().is_empty(),
+            "{args:?}: {ended:?}"
+        );
+    }
+}
+
+#[test]
+fn an_output_that_takes_nothing_is_said() {
+    let ws = with_a_history();
+    for args in READING {
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("it is there");
+        let ended = ws.command(*args).stdout(full).run().refused();
+        assert!(
+            ended.stderr().contains("No space left"),
+            "{args:?}: {ended:?}"
+        );
+    }
+}
+
+#[test]
+fn closed_streams_keep_nothing_from_being_done() {
+    let ws = workspace();
+    ws.add("good", "echo said; touch ran");
+    ws.add("bad", "exit 7");
+    ws.shell("\"$CF\" run good >&- 2>&- <&-").run().ok();
+    assert!(ws.exists("ran"), "it ran");
+    ws.cf(["work", "logs", "good"]).ok().says("said");
+    ws.shell("\"$CF\" run bad >&- 2>&-").run().code(3);
+    ws.shell("\"$CF\" tasks show nothing >&- 2>&-")
+        .run()
+        .code(1);
+    ws.shell("\"$CF\" status >&- 2>&-").run().ok();
+}
+
+#[test]
+fn a_batch_runs_and_ends_as_it_must_although_nobody_sees_it() {
+    let ws = workspace();
+    ws.add("good", "touch ran");
+    ws.add("bad", "exit 7");
+    ws.command(["run", "good"]).stdout(unread()).run().ok();
+    assert!(ws.exists("ran"));
+    ws.command(["run", "bad"]).stdout(unread()).run().code(3);
+    ws.command(["resume"]).stdout(unread()).run().code(3);
+    let full = File::options()
+        .write(true)
+        .open("/dev/full")
+        .expect("it is there");
+    ws.command(["run", "bad"]).stdout(full).run().code(3);
+}
+
+#[test]
+fn a_terminal_that_vanishes_stops_the_batch_with_the_grace() {
+    let ws = workspace();
+    ws.add(
+        "a",
+        &format!(
+            "trap 'touch had.grace; exit' TERM; {}",
+            sleeper("a").replace("sleep 60", "sleep 60 & wait")
+        ),
+    );
+    // `script` is the terminal: when it is killed, the terminal hangs up.
+    let terminal = ws
+        .program_call(
+            "/usr/bin/env",
+            ["script", "-qec", "\"$CF\" run a", "/dev/null"],
+        )
+        .spawn();
+    let pid = ws.wait_for_pid("a.pid");
+    terminal.kill9();
+    ws.wait_for_quiet();
+    assert!(!process::alive(pid) && ws.exists("had.grace"));
+    assert_eq!(ws.status("a"), "READY");
+    assert_eq!(ws.batch_status(), "CANCELLED");
+    assert_eq!(ws.batch()["exit_code"], 130);
+}
+
+#[test]
+fn a_batch_that_was_told_to_ignore_the_hangup_outlives_its_terminal() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let batch = ws.shell("trap '' HUP; exec \"$CF\" run a").spawn();
+    ws.wait_for_pid("a.pid");
+    batch.signal(Signal::HUP);
+    // Both come in order: had it stopped the batch, this event would be a later one than the stop's.
+    ws.ask("a", "Still there?");
+    ws.wait_for_event("BLOCKER_ASKED", "a");
+    ws.cf(["tasks", "edit", "a", "--title", "looked at"]).ok();
+    ws.touch("a.go");
+    let ended = batch.wait();
+    assert!(ended.exit_code() != Some(130), "{ended:?}");
+    assert!(ws.events_named("BATCH_CANCELLED").is_empty());
+}

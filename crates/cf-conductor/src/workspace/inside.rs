@@ -1,0 +1,163 @@
+//! Opens what lies inside a `.cf` folder, and never leaves it through a symbolic link.
+//!
+//! Agents run as the same user and can put a link in the place of any file or folder there, so that `cf`'s next write
+//! would land somewhere else. `O_NOFOLLOW` alone looks at the last component of a path only. Here the way from `.cf`
+//! on is gone folder by folder, each opened relative to the one before and none through a link. What stands above
+//! `.cf` is the user's own business, and links there are followed.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, mkdirat, open as open_path, openat, renameat, symlinkat, unlinkat};
+
+use super::FOLDER;
+
+const WAY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Opens a file. Links are not followed, neither in its own place nor in that of a folder from `.cf` on; it is closed
+/// in programs that this process starts.
+///
+/// # Errors
+///
+/// It cannot be opened, or there is a link on the way.
+pub(crate) fn open(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let (folder, name) = way_to(path)?;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(folder, name, flags, mode).map_err(|error| told(error, path))
+}
+
+/// Makes a folder for its owner only. One that is there already will do.
+///
+/// # Errors
+///
+/// It cannot be made, or there is a link on the way or in its place.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    let (folder, name) = way_to(path)?;
+    match mkdirat(&folder, name, Mode::RWXU) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::EXIST) => step(&folder, name, path).map(drop),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a symbolic link to `target` with this name in a folder, in one step also where an older one has it.
+///
+/// # Errors
+///
+/// It cannot be made, or the folder is reached through a link.
+pub(crate) fn link(target: &Path, path: &Path) -> io::Result<()> {
+    let (folder, name) = way_to(path)?;
+    // A new link takes the old one's place: somebody may be looking it up at this moment.
+    let mut fresh = name.to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let _ = unlinkat(&folder, &fresh, rustix::fs::AtFlags::empty());
+    symlinkat(target, &folder, &fresh)?;
+    Ok(renameat(&folder, &fresh, &folder, name)?)
+}
+
+/// The folder of a file, opened, and the file's name in it.
+fn way_to(path: &Path) -> io::Result<(OwnedFd, &OsStr)> {
+    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "it has no name");
+    let name = path.file_name().ok_or_else(no_name)?;
+    let parent = path.parent().ok_or_else(no_name)?;
+    let components: Vec<Component<'_>> = parent.components().collect();
+    let Some(at) = components
+        .iter()
+        .rposition(|part| part.as_os_str() == FOLDER)
+    else {
+        // Nothing of a workspace: only its own place is looked at.
+        let parent = if parent.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            parent
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        return Ok((open_path(parent, flags, Mode::empty())?, name));
+    };
+    let first: PathBuf = components[..=at].iter().collect();
+    let mut folder = open_path(&first, WAY, Mode::empty()).map_err(|error| told(error, &first))?;
+    for part in &components[at + 1..] {
+        folder = step(&folder, part.as_os_str(), parent)?;
+    }
+    Ok((folder, name))
+}
+
+fn step(folder: &OwnedFd, name: &OsStr, path: &Path) -> io::Result<OwnedFd> {
+    openat(folder, name, WAY, Mode::empty()).map_err(|error| told(error, path))
+}
+
+/// A link in the place of a folder is said as such: the system says "not a directory" about one that leads to one.
+fn told(error: rustix::io::Errno, path: &Path) -> io::Error {
+    match error {
+        rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP => io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!(
+                "{} is a symbolic link or no folder, and nothing is written through it",
+                path.display()
+            ),
+        ),
+        error => error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const NEW: OFlags = OFlags::RDWR.union(OFlags::CREATE);
+
+    fn write(path: &Path) -> io::Result<OwnedFd> {
+        open(path, NEW, Mode::RUSR | Mode::WUSR)
+    }
+
+    #[test]
+    fn a_link_from_the_folder_on_is_followed_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, outside) = (dir.path().join("ws"), dir.path().join("outside"));
+        fs::create_dir_all(root.join(".cf/logs")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        write(&root.join(".cf/logs/a")).unwrap();
+
+        symlink(outside.join("a"), root.join(".cf/logs/b")).unwrap();
+        assert!(write(&root.join(".cf/logs/b")).is_err(), "in its own place");
+
+        fs::rename(root.join(".cf/logs"), root.join(".cf/old")).unwrap();
+        symlink(&outside, root.join(".cf/logs")).unwrap();
+        assert!(write(&root.join(".cf/logs/a")).is_err(), "of its folder");
+        assert!(make_folder(&root.join(".cf/logs/x")).is_err());
+        assert!(make_folder(&root.join(".cf/logs")).is_err());
+        assert!(link(&outside, &root.join(".cf/logs/y")).is_err());
+
+        fs::rename(root.join(".cf"), root.join("moved")).unwrap();
+        symlink(root.join("moved"), root.join(".cf")).unwrap();
+        let error = write(&root.join(".cf/old/a")).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert!(fs::read_dir(&outside).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn links_above_the_folder_are_the_users_own_business() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("real/.cf/logs")).unwrap();
+        symlink(dir.path().join("real"), dir.path().join("ws")).unwrap();
+        write(&dir.path().join("ws/.cf/logs/a")).unwrap();
+        assert!(dir.path().join("real/.cf/logs/a").exists());
+    }
+
+    #[test]
+    fn a_link_takes_the_place_of_an_older_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("cf");
+        link(Path::new("/one"), &at).unwrap();
+        link(Path::new("/two"), &at).unwrap();
+        assert_eq!(fs::read_link(&at).unwrap(), Path::new("/two"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}
