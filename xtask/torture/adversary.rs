@@ -2,6 +2,7 @@
 //!
 //! One thread decides, and its decisions come from the seed; when they hit is up to the machine.
 
+use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,9 @@ impl<'a> Adversary<'a> {
         while Instant::now() < end {
             sleep(Duration::from_millis(self.rng.within(2, tempo)));
             self.let_go(false);
+            if self.rng.once_in(12) {
+                self.wake_everybody();
+            }
             self.one_deed()?;
         }
         self.let_go(true);
@@ -108,7 +112,10 @@ impl<'a> Adversary<'a> {
     fn flags(&mut self) -> Vec<String> {
         let rng = &mut *self.rng;
         let mut flags = vec![
-            format!("--max-parallel={}", rng.within(1, 7)),
+            format!(
+                "--max-parallel={}",
+                if rng.once_in(5) { 16 } else { rng.within(1, 7) }
+            ),
             format!("--retry={}", rng.within(0, 3)),
             format!("--retry-delay={}ms", rng.within(10, 500)),
             format!("--kill-grace={}ms", rng.within(50, 900)),
@@ -153,9 +160,10 @@ impl<'a> Adversary<'a> {
         if self.rng.once_in(3)
             && let Some(point) = self.rng.pick(POINTS)
         {
-            let action = match (point.place, self.rng.within(0, 3)) {
+            let action = match (point.place, self.rng.within(0, 4)) {
                 (Place::Supervisor, 0) => "parent",
                 (Place::Supervisor, 1) => "both",
+                (_, 2) => "stop",
                 _ => "kill",
             };
             fault = format!("{}:{}:{action}", point.name, self.rng.within(1, 4));
@@ -196,7 +204,7 @@ impl<'a> Adversary<'a> {
         if conductor.is_none() && self.rng.once_in(2) {
             return self.go_on();
         }
-        match self.rng.within(0, 33) {
+        match self.rng.within(0, 34) {
             0 | 1 => {
                 if let Some(pid) = conductor {
                     self.say(format!("kill -9 conductor {pid}"));
@@ -240,6 +248,7 @@ impl<'a> Adversary<'a> {
                 self.conduct(&["work".to_owned(), "start".to_owned(), task])?;
             }
             30 => self.stop_by_name()?,
+            31 => self.lose_a_file(),
             _ => self.of_one_task(&["tasks", "depend", "?", "??"])?,
         }
         Ok(())
@@ -279,6 +288,28 @@ impl<'a> Adversary<'a> {
             self.stopped.push((Instant::now() + time, pid));
         }
         conductor.into_iter().for_each(process::kill9);
+    }
+
+    /// The file of a supervisor is gone, as after an agent's careless `rm`.
+    fn lose_a_file(&mut self) {
+        let files: Vec<_> = fs::read_dir(self.ground.root.join(".cf/supervisors"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        if let Some(file) = self.rng.pick(&files) {
+            self.did.push(format!("rm {}", file.display()));
+            let _ = fs::remove_file(file);
+        }
+    }
+
+    /// Processes that stopped at a named point go on at last.
+    fn wake_everybody(&self) {
+        let conductors = self.conductors.iter().map(|conductor| conductor.child.id());
+        for pid in conductors.chain(self.ground.supervisors()) {
+            process::signal(pid, Signal::CONT);
+        }
     }
 
     /// Stops a batch by its name, whether or not anybody conducts it.
@@ -503,6 +534,7 @@ impl<'a> Adversary<'a> {
                     .collect();
                 return Err(format!("does not come to an end: {}", late.join("\n")));
             }
+            self.wake_everybody();
             self.answer_everything()?;
             sleep(Duration::from_millis(50));
         }

@@ -106,12 +106,13 @@ fn nap(rng: &mut Rng) -> String {
 
 /// The tasks of a round.
 pub(crate) fn tasks(rng: &mut Rng, books: &Path, linked: bool) -> Vec<Task> {
-    let count = rng.within(6, 22);
+    let most = if rng.once_in(6) { 70 } else { 22 };
+    let count = rng.within(6, most);
     let mut tasks: Vec<Task> = Vec::new();
     for n in 0..count {
         let folder = books.display();
         let nap = nap(rng);
-        let body = match rng.within(0, 12) {
+        let body = match rng.within(0, 16) {
             0 => format!("nth 1 && ended 3\n{nap}\nended 0"),
             1 => format!("{nap}\nnth 1 && {{ cf blocker ask 'which way?'; ended 0; }}\nended 0"),
             2 => format!("trap '' TERM\n{nap}\n{nap}\n{nap}\nended 0"),
@@ -121,6 +122,11 @@ pub(crate) fn tasks(rng: &mut Rng, books: &Path, linked: bool) -> Vec<Task> {
             6 => format!("{nap}\ncf tasks add 'found on the way' >/dev/null\nended 0"),
             7 => format!("{nap}\nended {}", rng.within(0, 3)),
             8 => format!("{nap}\nhead -c 300000 /dev/zero | tr '\\0' x\nended 0"),
+            9 => format!("nth 1 && kill -9 $PPID\n{nap}\nended 0"),
+            10 => format!(
+                "for n in 1 2 3 4 5 6; do (sleep 0.1; setsid sleep 60) & done\n{nap}\nended 0"
+            ),
+            11 => format!("setsid sh -c 'exec 9>&-; sleep 60' >/dev/null 2>&1 &\n{nap}\nended 0"),
             _ => format!("{nap}\nended 0"),
         };
         let mut task = Task::new(books, &format!("t{n}"), &body);

@@ -82,6 +82,27 @@ impl<'w> Cf<'w> {
         self
     }
 
+    /// Starts it under limits as the shell's `ulimit` takes them, such as `-n 64`.
+    pub fn under_limits(mut self, limits: &str) -> Self {
+        let plain = self.command;
+        let mut shell = Command::new("/bin/sh");
+        shell
+            .args(["-c", &format!("ulimit {limits}; exec \"$0\" \"$@\"")])
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .env_clear();
+        for (name, value) in plain.get_envs() {
+            if let Some(value) = value {
+                shell.env(name, value);
+            }
+        }
+        if let Some(dir) = plain.get_current_dir() {
+            shell.current_dir(dir);
+        }
+        self.command = shell;
+        self
+    }
+
     /// Gives it this on standard input, which is empty otherwise.
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());

@@ -187,6 +187,8 @@ struct Conductor<'a> {
     last_pass: Option<Duration>,
     /// How many times in a row no supervisor could be started.
     failed_starts: u32,
+    /// On the loop's clock, until when no further supervisor is started, because one could not be.
+    short_until: Duration,
     /// On the loop's clock, since when the store refuses.
     trouble_since: Duration,
     /// The loop goes round once more without waiting.
@@ -266,6 +268,7 @@ impl<'a> Conductor<'a> {
             unread_at: Duration::ZERO,
             last_pass: None,
             failed_starts: 0,
+            short_until: Duration::ZERO,
             trouble_since: Duration::ZERO,
             look_again: false,
             last_tick: Duration::ZERO,
@@ -845,7 +848,7 @@ impl<'a> Conductor<'a> {
 
     /// Has as many supervisors at their gates as the next turn can use. A signal is heard meanwhile.
     async fn ready_supervisors(&mut self) -> Result<(), ConductorError> {
-        if self.core.holds_off() {
+        if self.core.holds_off() || self.core.clock < self.short_until {
             return Ok(());
         }
         let wanted = self.core.wanted_at_gate();
@@ -855,12 +858,13 @@ impl<'a> Conductor<'a> {
             };
             self.executor.release(extra.identity.supervisor);
         }
-        if self.core.at_gate.len() < wanted
-            && let Err(error) = self.executor.warm(wanted - self.core.at_gate.len())
-        {
-            return self.no_supervisor(error);
-        }
-        while self.core.at_gate.len() < wanted {
+        let missing = wanted.saturating_sub(self.core.at_gate.len());
+        let short = self.executor.warm(missing).err();
+        let attainable = match &short {
+            None => wanted,
+            Some(_) => wanted.min(self.core.at_gate.len() + self.executor.at_hand()),
+        };
+        while self.core.at_gate.len() < attainable {
             let acquired = tokio::select! {
                 acquired = self.executor.acquire() => Some(acquired),
                 () = any_signal(&mut self.signals) => None,
@@ -882,6 +886,9 @@ impl<'a> Conductor<'a> {
                 Some(Err(error)) => return self.no_supervisor(error),
             }
         }
+        if let Some(error) = short {
+            return self.no_supervisor(error);
+        }
         self.failed_starts = 0;
         Ok(())
     }
@@ -902,7 +909,7 @@ impl<'a> Conductor<'a> {
                 why: crate::chain(&error),
             });
         }
-        self.core.hold_off = Some(self.core.clock + TICK);
+        self.short_until = self.core.clock + TICK;
         Ok(())
     }
 
@@ -913,7 +920,14 @@ impl<'a> Conductor<'a> {
             return Duration::ZERO;
         }
         let mut wait = if self.watch.has_events() { TICK } else { POLL };
-        if let Some(due) = self.core.next_due() {
+        // What nothing can be started for is not waited for by the clock.
+        let short = self.short_until.saturating_sub(self.core.clock);
+        let can_start =
+            !self.core.holds_off() && (short.is_zero() || !self.core.at_gate.is_empty());
+        if !short.is_zero() {
+            wait = wait.min(short);
+        }
+        if let Some(due) = self.core.next_due().filter(|_| can_start) {
             let left = due.duration_since(self.core.time());
             wait = wait.min(Duration::try_from(left).unwrap_or(Duration::ZERO));
         }
@@ -928,7 +942,7 @@ impl<'a> Conductor<'a> {
             wait = wait.min(left);
         }
         if !self.pending.is_empty()
-            || (!self.core.unverified.is_empty() && !self.core.holds_off())
+            || (!self.core.unverified.is_empty() && can_start)
             || !self.core.relook.is_empty()
         {
             wait = if self.store_trouble {

@@ -108,12 +108,34 @@ impl LocalExecutor {
     ///
     /// # Errors
     ///
-    /// One could not be started; those before it are.
+    /// One could not be started. Those before it are; but one of them is let go again, because its conductor needs a part
+    /// of what the system is short of itself.
     pub fn warm(&mut self, count: usize) -> Result<(), ExecutorError> {
-        while self.idle.len() + self.starting.len() < count {
-            self.start()?;
+        while self.at_hand() < count {
+            if let Err(error) = self.start() {
+                if self.at_hand() > 1 {
+                    self.let_one_go();
+                }
+                return Err(error);
+            }
         }
         Ok(())
+    }
+
+    /// How many supervisors are idle or starting.
+    pub fn at_hand(&self) -> usize {
+        self.idle.len() + self.starting.len()
+    }
+
+    /// Lets a supervisor that is starting end as soon as it is there.
+    fn let_one_go(&mut self) {
+        if let Some(id) = self.starting.pop_back()
+            && let Some(slot) = self.slots.get_mut(&id)
+            && let State::Starting(receiver) = std::mem::replace(&mut slot.state, State::Idle)
+        {
+            slot.close_gate();
+            self.listen(id, receiver);
+        }
     }
 
     /// Waits for orphans that came to this process and have ended. To be called now and then by a subreaper.
