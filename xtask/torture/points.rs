@@ -73,7 +73,10 @@ pub(crate) fn walk(cf: &Path, folder: &Path, only: Option<&str>) -> u64 {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 loop {
-                    let step = steps.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let step = steps
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .pop_front();
                     let Some((point, action)) = step else { return };
                     let base = folder.join(format!("{point}-{action}"));
                     let begun = Instant::now();
@@ -85,7 +88,8 @@ pub(crate) fn walk(cf: &Path, folder: &Path, only: Option<&str>) -> u64 {
                         Err(faults) => {
                             *bad.lock().unwrap_or_else(PoisonError::into_inner) += 1;
                             println!(
-                                "FAIL  {point} ({action}), kept in {}\n      {}\n      again: cargo xtask torture --points {point}",
+                                "FAIL  {point} ({action}), kept in {}\n      {}\n      \
+                                 again: cargo xtask torture --points {point}",
                                 base.display(),
                                 faults.join("\n").replace('\n', "\n      ")
                             );

@@ -45,7 +45,8 @@ pub(crate) fn run(options: &Options) -> (u64, u64) {
             Err(faults) => {
                 bad += 1;
                 println!(
-                    "FAIL  seed {} round {round} ({seconds:.1} s), kept in {}\n      {}\n      again: cargo xtask torture --seed {} --round {round}",
+                    "FAIL  seed {} round {round} ({seconds:.1} s), kept in {}\n      {}\n      \
+                     again: cargo xtask torture --seed {} --round {round}",
                     options.seed,
                     base.display(),
                     faults.join("\n").replace('\n', "\n      "),

@@ -6,11 +6,11 @@
 //! A program without the feature `fault-points` has no points: the calls compile to nothing, and no environment
 //! variable is read. Release builds cannot have the feature.
 //!
-//! With the feature, `CF_FAULT=NAME[:N][:ACTION]` arms one point: at its Nth visit by a process (the first, unless said)
-//! the action happens. `kill` (the default), `stop` and `exit` hit the process itself, `parent` kills its parent (the
-//! conductor, when a supervisor is at the point) and lets it go on, `both` kills both. With `CF_FAULT_MARK=FILE` the
-//! file is made at that moment, and when it is there already nothing happens: one fault for all processes that share
-//! the variable.
+//! With the feature, `CF_FAULT=NAME[:N][:ACTION]` arms one point: at its Nth visit by a process (the first, unless
+//! said) the action happens. `kill` (the default), `stop` and `exit` hit the process itself, `parent` kills its parent
+//! (the conductor, when a supervisor is at the point) and lets it go on, `both` kills both. With `CF_FAULT_MARK=FILE`
+//! the file is made at that moment, and when it is there already nothing happens: one fault for all processes that
+//! share the variable.
 
 #[cfg(all(feature = "fault-points", not(debug_assertions)))]
 compile_error!("a release build never has fault points: build without the feature `fault-points`");
