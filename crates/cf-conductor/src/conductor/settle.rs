@@ -57,7 +57,7 @@ impl Core {
         let Some(task) = self.by_attempt.get(&judged.attempt).copied() else {
             return Ok(());
         };
-        let Some(running) = self
+        let Some(mut running) = self
             .running
             .get(&task)
             .filter(|r| r.attempt == judged.attempt)
@@ -68,24 +68,30 @@ impl Core {
         if judged.result.end == AttemptEnd::NeverStarted && judged.question.is_none() {
             self.hold_off = Some(self.clock + NEVER_STARTED_PAUSE);
         }
-        if let Some(agent) = &running.agent_result
-            && judged.result.end == AttemptEnd::NeverStarted
-            && running.stop.is_none()
+        let of_the_agent;
+        let mut judged = judged;
+        if judged.result.end == AttemptEnd::NeverStarted
+            && let Some(result) = running.agent_result.take()
         {
-            // Its agent has done its work; only the verification never began, so only that is begun again.
-            self.released.push(running.identity.supervisor);
-            let result = agent.clone();
-            if let Some(running) = self.running.get_mut(&task) {
-                running.stage = Stage::Agent;
-                running.jobs = None;
-            }
-            self.unverified.push(Judged {
+            // Its agent has done its work; only the verification never began.
+            of_the_agent = Judged {
                 stage: Stage::Agent,
                 result,
                 free: false,
                 ..judged.clone()
-            });
-            return Ok(());
+            };
+            if running.stop.is_none() {
+                // So only that is begun again.
+                self.released.push(running.identity.supervisor);
+                if let Some(running) = self.running.get_mut(&task) {
+                    running.stage = Stage::Agent;
+                    running.jobs = None;
+                }
+                self.unverified.push(of_the_agent);
+                return Ok(());
+            }
+            running.stage = Stage::Agent;
+            judged = &of_the_agent;
         }
         let ours = self
             .schedule

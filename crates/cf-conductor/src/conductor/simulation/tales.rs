@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cf_core::{
-    Actor, AttemptEnd, AttemptId, BatchId, Outcome, Phase, Strategy, TaskId, TaskStatus,
+    Actor, AttemptEnd, AttemptId, BatchId, EventType, Outcome, Phase, Strategy, TaskId, TaskStatus,
 };
 use cf_reconcile::FailureCause;
 
@@ -12,6 +12,8 @@ use super::world::World;
 use crate::conductor::take_up::Again;
 use crate::settings::Settings;
 use crate::store::batch::Stop;
+use crate::store::event::{Event, EventFilter};
+use crate::store::task::TaskEdit;
 
 const GOOD: (AttemptEnd, bool, FailureCause) = (AttemptEnd::Exited, true, FailureCause::Exit);
 const BAD: (AttemptEnd, bool, FailureCause) = (AttemptEnd::Exited, false, FailureCause::Exit);
@@ -158,6 +160,43 @@ fn an_agent_whose_stop_was_stored_and_not_sent_is_told_by_the_next_conductor() {
     world.pick_up(batch, false, None);
     turn(&mut world, batch);
     assert!(world.agents[&agent(&world, 0)].killed_at.is_some());
+}
+
+#[test]
+fn the_success_of_an_agent_whose_verification_never_began_is_kept_when_the_batch_is_stopped() {
+    let mut world = world(1, &[]);
+    let verified = TaskEdit {
+        verify: Some(Some("true".to_owned())),
+        ..TaskEdit::default()
+    };
+    let task = world.tasks[0];
+    world.try_write(&Actor::Cli, |tx| tx.edit_task(task, &verified).map(drop));
+    let batch = begin(&mut world, &[0], parallel());
+    let attempt = agent(&world, 0);
+    world.crash_after_commit = true;
+    end(&mut world, 0, GOOD);
+    turn(&mut world, batch);
+    world.crash_after_commit = false;
+    world.pick_up(batch, false, Some(Stop::Force));
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    assert!(ended(&world, batch));
+    assert_eq!(status(&world, 0), TaskStatus::Ready);
+    let stored = world.store.read(|reader| reader.attempt(attempt)).unwrap();
+    assert_eq!(
+        (stored.end, stored.success),
+        (Some(AttemptEnd::Exited), Some(true))
+    );
+    let mut kept = 0;
+    let stale = |event: Event| {
+        kept += u32::from(event.kind == EventType::AttemptStaleResult);
+        Ok(())
+    };
+    world
+        .store
+        .read(|reader| reader.events(&EventFilter::default(), stale))
+        .unwrap();
+    assert_eq!(kept, 1, "the result is kept as stale");
 }
 
 #[test]
