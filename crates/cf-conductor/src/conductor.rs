@@ -15,6 +15,7 @@ mod plan;
 mod recover;
 mod rows;
 mod run;
+mod session;
 mod settle;
 mod take_up;
 mod trees;

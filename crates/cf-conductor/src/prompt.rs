@@ -43,6 +43,8 @@ pub struct Prompt {
     pub origin: Origin,
     /// Which attempt this is: 1, 2, …
     pub generation: u32,
+    /// Whether the agent knows the task already.
+    pub opening: Opening,
     /// What it depends on.
     pub dependencies: Vec<Dependency>,
     /// Questions about it that are settled, oldest first.
@@ -59,6 +61,17 @@ pub struct Prompt {
     pub verify: Option<String>,
     /// How the agent can ask and report.
     pub channel: Channel,
+}
+
+/// Whether an agent knows its task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// It does not: it is told everything.
+    Afresh,
+    /// It goes on in the session of an earlier attempt, and is told what is new.
+    GoesOn,
+    /// The same, and the task was changed since.
+    GoesOnWithChangedTask,
 }
 
 /// Who wrote a task.
@@ -192,10 +205,23 @@ impl Prompt {
             0 | 1 => String::new(),
             n => format!(" This is attempt {n}."),
         };
-        page.own(&format!(
-            "You work on the task `{label}`, alone and unattended.{attempt} Do what it asks for, then end."
-        ));
+        page.own(&match self.opening {
+            Opening::Afresh => format!(
+                "You work on the task `{label}`, alone and unattended.{attempt} Do what it asks for, then end."
+            ),
+            Opening::GoesOn | Opening::GoesOnWithChangedTask => format!(
+                "You go on with the task `{label}`, alone and unattended.{attempt} You worked on it before in this session, \
+                 and what you were told then still holds. This page says what is new since. Finish the task, then end."
+            ),
+        });
         page.fence_rule();
+        match self.opening {
+            Opening::Afresh => {}
+            Opening::GoesOn => return,
+            Opening::GoesOnWithChangedTask => {
+                page.own("The task was changed meanwhile. This is what it says now:");
+            }
+        }
         let description = printable(&self.description);
         let description = description.trim();
         match &self.origin {

@@ -71,6 +71,9 @@ impl Teller {
                 line(
                     Look::Busy,
                     match generation {
+                        Some(generation) if event.text("resumes").is_some() => {
+                            format!("started {name} (attempt {generation}, in its earlier session)")
+                        }
                         Some(generation) => format!("started {name} (attempt {generation})"),
                         None => format!("started {name}"),
                     },

@@ -180,6 +180,7 @@ pub(crate) struct AttemptJson<'a> {
     reason: Option<&'a str>,
     last_said: Option<&'a str>,
     session: Option<&'a str>,
+    resumes: Option<&'a str>,
     tokens: Option<TokensJson>,
     cost_micro_usd: Option<u64>,
     left_behind: u32,
@@ -239,6 +240,7 @@ impl<'a> AttemptJson<'a> {
             reason: attempt.reason.as_deref(),
             last_said: attempt.last_said.as_deref(),
             session: attempt.session.as_deref(),
+            resumes: attempt.resumes.as_deref(),
             tokens: attempt.used().map(|used| TokensJson {
                 total: used.total(),
                 input: used.input,

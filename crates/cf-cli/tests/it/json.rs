@@ -54,6 +54,7 @@ const ATTEMPT: &[&str] = &[
     "reason",
     "last_said",
     "session",
+    "resumes",
     "tokens",
     "cost_micro_usd",
     "left_behind",

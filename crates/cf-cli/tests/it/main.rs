@@ -35,6 +35,7 @@ mod reconcile_chain;
 mod reconcile_moments;
 mod report;
 mod resume;
+mod sessions;
 mod stop;
 mod store_and_ids;
 mod storms;

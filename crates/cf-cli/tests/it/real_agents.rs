@@ -139,11 +139,8 @@ fn it_fails_when_its_model_does(engine: &str) {
     ws.no_agent_left();
 }
 
-#[test_case("claude-code"; "claude code")]
-#[test_case("codex"; "codex")]
-#[test_case("opencode"; "opencode")]
-#[ignore = "needs the agents' programs: cargo xtask test-integration --agents"]
-fn it_asks_and_gets_the_answer(engine: &str) {
+/// A model whose agent asks which colour the page gets, and paints it teal.
+fn painter() -> ScriptedModel {
     let model = ScriptedModel::start();
     model.when(
         "Paint the page",
@@ -159,16 +156,76 @@ fn it_asks_and_gets_the_answer(engine: &str) {
             Step::Say("It is teal."),
         ],
     );
-    let ws = lab(engine, &model, "");
+    model
+}
+
+/// A workspace in which a painter has asked.
+fn asked(engine: &str, model: &ScriptedModel, more: &str) -> Workspace {
+    let ws = lab(engine, model, more);
     ws.task("paint").description("Paint the page").add();
     ws.run(["paint"]).code(4).says("Which colour?");
     assert_eq!(ws.status("paint"), "BLOCKED");
     assert_eq!(ws.blockers("paint")[0]["asked_by"], "agent");
+    ws
+}
+
+#[test_case("claude-code", ""; "claude code")]
+#[test_case("codex", ""; "codex")]
+#[test_case("opencode", ""; "opencode")]
+#[test_case("claude-code", "home = \"attempt\"\n"; "claude code in a home of its own")]
+#[test_case("codex", "home = \"attempt\"\n"; "codex in a home of its own")]
+#[test_case("opencode", "home = \"attempt\"\n"; "opencode in a home of its own")]
+#[ignore = "needs the agents' programs: cargo xtask test-integration --agents"]
+fn it_asks_and_goes_on_with_the_answer(engine: &str, home: &str) {
+    let model = painter();
+    let ws = asked(engine, &model, home);
     ws.cf(["blocker", "answer", "teal"]).ok();
-    ws.resume([""; 0]).ok();
+    ws.resume([""; 0]).ok().says("in its earlier session");
     assert_eq!(ws.status("paint"), "DONE");
     assert_eq!(ws.read("colour.txt").trim(), "teal");
     let attempts = ws.attempts("paint");
     assert_eq!(attempts.len(), 2);
+    assert!(attempts[0]["session"].is_string());
+    assert_eq!(attempts[1]["resumes"], attempts[0]["session"]);
+    assert_eq!(attempts[1]["session"], attempts[0]["session"]);
     assert_eq!(attempts[1]["last_said"], "It is teal.");
+    for attempt in &attempts {
+        assert_eq!(attempt["tokens"]["total"], 2_040, "two requests: {attempt}");
+    }
+    let prompts = model.prompts();
+    let last = prompts.last().expect("it was asked");
+    assert!(
+        last.contains("You go on") && !last.contains("Paint the page"),
+        "{last}"
+    );
+    if !home.is_empty() {
+        let kept = std::fs::read_dir(ws.home()).expect("it is there").count();
+        assert_eq!(kept, 0, "nothing is put into the user's home");
+    }
+    ws.no_agent_left();
+}
+
+#[test_case("claude-code"; "claude code")]
+#[test_case("codex"; "codex")]
+#[test_case("opencode"; "opencode")]
+#[ignore = "needs the agents' programs: cargo xtask test-integration --agents"]
+fn it_starts_afresh_when_its_session_is_gone(engine: &str) {
+    let model = painter();
+    let ws = asked(engine, &model, "");
+    std::fs::remove_dir_all(ws.home()).expect("it can be removed");
+    std::fs::create_dir(ws.home()).expect("it can be made");
+    ws.cf(["blocker", "answer", "teal"]).ok();
+    ws.resume([""; 0]).ok();
+    assert_eq!(ws.status("paint"), "DONE");
+    let attempts = ws.attempts("paint");
+    assert_eq!(attempts.len(), 3, "{attempts:?}");
+    assert_eq!(attempts[1]["resumes"], attempts[0]["session"]);
+    assert!(attempts[1]["session"].is_null() && attempts[2]["resumes"].is_null());
+    assert_eq!(ws.row("paint")["attempts"], 2, "one of them did nothing");
+    let prompts = model.prompts();
+    let last = prompts.last().expect("it was asked");
+    assert!(
+        last.contains("Paint the page") && last.contains("> teal"),
+        "{last}"
+    );
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use cf_core::{AttemptId, BatchId, BlockerStatus, Outcome, TaskId};
 use rustix::fs::{Mode, OFlags};
 
+use super::session::{self, Session};
 use super::trees::Tree;
 use super::{Setup, context};
 use crate::engine::{
@@ -17,8 +18,9 @@ use crate::engine::{
 };
 use crate::heard;
 use crate::process::Identity;
-use crate::prompt::{Answer, Channel, Dependency, Failure, Origin, Prompt, Reply};
+use crate::prompt::{Answer, Channel, Dependency, Failure, Opening, Origin, Prompt, Reply};
 use crate::settings::Settings;
+use crate::store::attempt::Attempt;
 use crate::store::task::Task;
 use crate::store::{Reader, Store, StoreError};
 use crate::supervise::{Job, LogLimits, Stage};
@@ -42,6 +44,8 @@ pub(super) struct Launch {
     pub stage: Stage,
     /// The worktree that it starts in, if its attempt has one of its own.
     pub tree: Option<Tree>,
+    /// The session that an agent goes on with.
+    session: Option<Session>,
     /// The command of a verification.
     command: Option<String>,
 }
@@ -53,6 +57,7 @@ impl Launch {
         generation: u32,
         identity: Identity,
         tree: Option<Tree>,
+        session: Option<Session>,
     ) -> Self {
         Self {
             task,
@@ -61,6 +66,7 @@ impl Launch {
             identity,
             stage: Stage::Agent,
             tree,
+            session,
             command: None,
         }
     }
@@ -80,6 +86,7 @@ impl Launch {
             identity,
             stage: Stage::Verify,
             tree,
+            session: None,
             command: Some(command),
         }
     }
@@ -147,12 +154,15 @@ pub(super) fn job(
     let root = setup.workspace.root();
     let prompt_file = folder.file("prompt.md");
     let context_file = folder.file("context.md");
+    // A session is kept in the home in which it began.
+    let begun_by = launch.session.as_ref().map(|session| session.begun_by);
+    let home = Folder::of(setup, begun_by.unwrap_or(launch.attempt)).file("home");
     let invocation = if let Some(command) = &launch.command {
         script_invocation(command, &folder.file("verify"))?
     } else {
         make_folder(&folder.0)?;
         if engine.home == Home::Attempt {
-            make_folder(&folder.file("home"))?;
+            make_folder(&home)?;
         }
         let prompt = store.read(|reader| {
             let told = prompt(
@@ -174,7 +184,7 @@ pub(super) fn job(
         engine.invocation(&Start {
             script: task.run.as_deref(),
             model: task.model.as_deref(),
-            resume: None,
+            resume: launch.session.as_ref().map(|session| session.id.as_str()),
             prompt: &prompt,
             prompt_file: &prompt_file,
             script_file: &folder.file("run"),
@@ -200,7 +210,7 @@ pub(super) fn job(
             prompt_file: &prompt_file,
             context_file: &context_file,
             bin: &setup.workspace.bin(),
-            home: &folder.file("home"),
+            home: &home,
         },
     );
     if launch.tree.is_some() {
@@ -286,9 +296,22 @@ fn prompt(
     context_file: &Path,
 ) -> Result<Prompt, LaunchError> {
     let task = &launch.task;
+    let before = before(reader, launch)?;
+    // Who goes on with a session knows what was said before it went on: only later things are new.
+    let since = match (&launch.session, &before) {
+        (Some(_), Some(before)) => Some(reader.began_seq(task.id, before.id)?),
+        _ => None,
+    };
+    let is_new = |seq: u64| since.is_none_or(|since| seq >= since);
+    let opening = match since {
+        None => Opening::Afresh,
+        Some(since) if reader.was_edited_after(task.id, since)? => Opening::GoesOnWithChangedTask,
+        Some(_) => Opening::GoesOn,
+    };
     let answers = reader
         .blockers(Some(task.id), None)?
         .into_iter()
+        .filter(|blocker| is_new(blocker.closed_seq.unwrap_or_default()))
         .filter_map(|blocker| {
             let reply = match (blocker.status, blocker.answer) {
                 (BlockerStatus::Open, _) => return None,
@@ -301,6 +324,8 @@ fn prompt(
             })
         })
         .collect();
+    let mut comments = reader.comments(task.id)?;
+    comments.retain(|comment| is_new(comment.stored_seq));
     Ok(Prompt {
         label: task.label().to_string(),
         title: task.title.clone(),
@@ -312,15 +337,23 @@ fn prompt(
             },
         },
         generation: launch.generation,
-        dependencies: dependencies(reader, task.id, batch)?,
-        answers,
-        comments: context::for_agents(&reader.comments(task.id)?),
-        comments_from: settings.github.comments_from,
-        previous: if launch.generation > 1 {
-            previous(setup, reader, launch, engine.success)?
+        opening,
+        dependencies: if since.is_none() {
+            dependencies(reader, task.id, batch)?
         } else {
-            None
+            Vec::new()
         },
+        answers,
+        comments: context::for_agents(&comments),
+        comments_from: settings.github.comments_from,
+        previous: before.and_then(|before| {
+            let mut failure = failure(setup, &before, engine.success)?;
+            if since.is_some() {
+                // It is the agent's own.
+                failure.log.clear();
+            }
+            Some(failure)
+        }),
         rescue: if launch.tree.is_some() && !settings.from_rescue {
             reader.newest_rescue(task.id)?
         } else {
@@ -366,41 +399,34 @@ fn dependencies(
     Ok(list)
 }
 
-/// How the attempt before ended, if it failed.
-fn previous(
-    setup: &Setup,
-    reader: &Reader<'_>,
-    launch: &Launch,
-    rule: SuccessRule,
-) -> Result<Option<Failure>, LaunchError> {
-    let attempts = reader.attempts(launch.task.id)?;
-    let Some(before) = attempts
-        .iter()
-        .rev()
-        .find(|attempt| attempt.id != launch.attempt)
-    else {
-        return Ok(None);
-    };
-    if before.success != Some(false) {
+/// The newest attempt before this one that came to do anything.
+fn before(reader: &Reader<'_>, launch: &Launch) -> Result<Option<Attempt>, LaunchError> {
+    if launch.generation <= 1 {
         return Ok(None);
     }
+    let mut attempts = reader.attempts(launch.task.id)?;
+    attempts.retain(|attempt| attempt.id != launch.attempt && session::began(attempt));
+    Ok(attempts.pop())
+}
+
+/// How an attempt failed, if it did.
+fn failure(setup: &Setup, attempt: &Attempt, rule: SuccessRule) -> Option<Failure> {
+    if attempt.success != Some(false) {
+        return None;
+    }
     let lines = |stage, rule| {
-        last_lines(
-            rule,
-            &heard::tail(&log_path(setup, before.id, stage)),
-            FAILURE_LINES,
-            FAILURE_BYTES,
-        )
+        let tail = heard::tail(&log_path(setup, attempt.id, stage));
+        last_lines(rule, &tail, FAILURE_LINES, FAILURE_BYTES)
     };
-    Ok(Some(Failure {
-        reason: before.reason.clone().unwrap_or_default(),
+    Some(Failure {
+        reason: attempt.reason.clone().unwrap_or_default(),
         log: lines(Stage::Agent, rule),
-        verify_log: if before.stage == Stage::Verify {
+        verify_log: if attempt.stage == Stage::Verify {
             lines(Stage::Verify, SuccessRule::ExitZero)
         } else {
             Vec::new()
         },
-    }))
+    })
 }
 
 fn make_folder(path: &Path) -> Result<(), LaunchError> {

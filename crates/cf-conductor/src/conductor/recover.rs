@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::Setup;
 use super::launch::log_path;
+use super::session;
 use super::settle::Judged;
 use super::turn::{Core, Running};
 use crate::engine::{SuccessRule, Verdict, last_lines};
@@ -70,6 +71,7 @@ pub(super) fn running(
             .format
             .or_else(|| rules.get(&attempt.engine).copied())
             .unwrap_or(SuccessRule::ExitZero),
+        session: session::of_attempt(reader, attempt)?,
         verify: task.verify,
         stop: None,
         asked_at: None,
@@ -329,12 +331,9 @@ pub(super) fn judge(setup: &Setup, running: &Running, note: &Note) -> Judged {
 
 fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::Path) -> Judged {
     let record = serde_json::to_value(ended).unwrap_or(Value::Null);
-    let rule = if note.stage == Stage::Verify {
-        SuccessRule::ExitZero
-    } else {
-        running.rule
-    };
+    let rule = rule_of(running, note.stage);
     let ending = ended.ending.unwrap_or(Ending::Signal(9));
+    let mut session_is_unknown = false;
     let (mut result, cause) = if ended.how == How::Killed {
         (
             failed(
@@ -366,7 +365,9 @@ fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::P
         result.success = true;
         (result, FailureCause::Exit)
     } else {
-        by_rule(rule, note.stage, ending, log, record)
+        let (result, cause, unknown) = by_rule(running, note.stage, ending, log, record);
+        session_is_unknown = unknown;
+        (result, cause)
     };
     if ended.how == How::Killed || ended.limit.is_some() {
         add_words(&mut result, running, note, ending, log);
@@ -378,6 +379,7 @@ fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::P
     result.left_behind = ended.left_behind;
     let mut judged = judged(note, result, cause, !ended.retires);
     judged.survivors.clone_from(&ended.survivors);
+    judged.session_is_unknown = session_is_unknown;
     judged
 }
 
@@ -390,24 +392,36 @@ fn add_words(
     log: &std::path::Path,
 ) {
     if note.stage == Stage::Agent && running.rule != SuccessRule::ExitZero {
-        take_words(result, heard::so_far(running.rule, ending, log).verdict);
+        take_words(
+            result,
+            running,
+            heard::so_far(running.rule, ending, log).verdict,
+        );
     }
 }
 
-fn take_words(result: &mut AttemptResult, verdict: Verdict) {
+fn take_words(result: &mut AttemptResult, running: &Running, verdict: Verdict) {
     result.last_said = verdict.last_said;
     result.session = verdict.session;
-    result.tokens = verdict.tokens;
+    let earlier = running
+        .session
+        .as_ref()
+        .filter(|_| running.rule.counts_sessions());
+    result.tokens = match earlier {
+        Some(earlier) => verdict.tokens.map(|used| used.without(earlier.used)),
+        None => verdict.tokens,
+    };
     result.cost_micro_usd = verdict.cost_usd.map(heard::micro_usd);
 }
 
 fn by_rule(
-    rule: SuccessRule,
+    running: &Running,
     stage: Stage,
     ending: Ending,
     log: &std::path::Path,
     record: Value,
-) -> (AttemptResult, FailureCause) {
+) -> (AttemptResult, FailureCause, bool) {
+    let rule = rule_of(running, stage);
     let heard = heard::so_far(rule, ending, log);
     let success = heard.verdict.success;
     let mut reason = heard.verdict.reason.clone();
@@ -425,13 +439,22 @@ fn by_rule(
         record,
     );
     result.success = success;
-    take_words(&mut result, heard.verdict);
+    // A program that was given no session cannot miss one, whatever it says.
+    let session_is_unknown = heard.verdict.session_is_unknown && running.session.is_some();
+    take_words(&mut result, running, heard.verdict);
     let cause = if stage == Stage::Verify {
         FailureCause::Verify
     } else {
         FailureCause::Exit
     };
-    (result, cause)
+    (result, cause, session_is_unknown)
+}
+
+const fn rule_of(running: &Running, stage: Stage) -> SuccessRule {
+    match stage {
+        Stage::Agent => running.rule,
+        Stage::Verify => SuccessRule::ExitZero,
+    }
 }
 
 fn with_stage(stage: Stage, text: String) -> String {
@@ -473,6 +496,7 @@ pub(super) fn judged(
         result,
         cause,
         survivors: Vec::new(),
+        session_is_unknown: false,
         free,
         kept: None,
         question: None,

@@ -135,6 +135,9 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
             .attempt(running.attempt)
             .with("generation", running.generation)
             .with("format", running.rule.as_str());
+        if let Some(session) = &running.session {
+            event = event.with("resumes", session.id.as_str());
+        }
     }
     if kind == EventType::BatchTaskRetrying
         && let Some(due) = change.row.not_before

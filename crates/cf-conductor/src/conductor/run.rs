@@ -253,10 +253,21 @@ impl<'a> Conductor<'a> {
             .iter()
             .map(|engine| (engine.name.to_string(), engine.success))
             .collect();
+        // Programs tie a session to the folder in which it began, and some never answer in another one.
+        let same_folder = settings.isolation == cf_core::Isolation::None;
+        let resumable = setup
+            .engines
+            .iter()
+            .filter(|engine| same_folder && !engine.resume_args.is_empty())
+            .map(|engine| engine.name.to_string())
+            .collect();
         Ok(Self {
             watch: Watch::new(&setup.workspace.wake_file()),
             signals: stopping_signals()?,
-            core: Core::new(batch, settings, rules),
+            core: Core {
+                resumable,
+                ..Core::new(batch, settings, rules)
+            },
             setup,
             store,
             executor,

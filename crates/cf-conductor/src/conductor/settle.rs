@@ -44,6 +44,8 @@ pub(super) struct Judged {
     pub cause: FailureCause,
     /// What could not be ended.
     pub survivors: Vec<Process>,
+    /// Whether its program does not know the session that it was to go on with, so that nothing was done.
+    pub session_is_unknown: bool,
     /// Whether its supervisor waits at its gate again.
     pub free: bool,
     /// What became of its work, where it has a worktree of its own.
@@ -153,7 +155,7 @@ impl Core {
             if result.end == AttemptEnd::Unclean {
                 ask_about_survivors(tx, &running, judged)?;
             }
-            self.settle_for_others(tx, &running, &result)?;
+            self.settle_for_others(tx, &running, judged, &result)?;
             return self.store_committed(tx, &running, judged);
         }
         match result.end {
@@ -166,8 +168,13 @@ impl Core {
             }
             AttemptEnd::NeverStarted => match &judged.question {
                 Some(question) => self.settle_question(tx, &running, question),
-                None => self.settle_never_started(tx, &running),
+                None => self.settle_never_started(tx, &running, None, NEVER_STARTED_PAUSE),
             },
+            AttemptEnd::Exited if judged.session_is_unknown && running.stop.is_none() => {
+                // The next one is given no session: an attempt that never came into its own leaves none.
+                let why = Reason::Other(result.reason.clone());
+                self.settle_never_started(tx, &running, Some(why), Duration::ZERO)
+            }
             AttemptEnd::Exited | AttemptEnd::Lost => {
                 self.settle_ended(tx, &running, &result, cause)?;
                 self.store_committed(tx, &running, judged)
@@ -181,6 +188,7 @@ impl Core {
         &mut self,
         tx: &mut Tx<'_>,
         running: &Running,
+        judged: &Judged,
         result: &AttemptResult,
     ) -> Result<()> {
         let asked = !tx.reader().blockers_of_attempt(running.attempt)?.is_empty();
@@ -189,7 +197,9 @@ impl Core {
             AttemptEnd::Killed | AttemptEnd::NeverStarted | AttemptEnd::Unclean => {
                 TaskStatus::Ready
             }
-            AttemptEnd::Exited | AttemptEnd::Lost if asked => TaskStatus::Ready,
+            AttemptEnd::Exited | AttemptEnd::Lost if asked || judged.session_is_unknown => {
+                TaskStatus::Ready
+            }
             AttemptEnd::Exited if result.success && reported != Some(TaskStatus::Failed) => {
                 // Who takes it up next verifies; nobody does here.
                 if running.stage == Stage::Agent && running.verify.is_some() {
@@ -488,8 +498,14 @@ impl Core {
         }
     }
 
-    /// The agent never ran: the task is READY again, and no attempt is used up.
-    fn settle_never_started(&mut self, tx: &mut Tx<'_>, running: &Running) -> Result<()> {
+    /// The agent never came to its work: the task is READY again, and no attempt is used up.
+    fn settle_never_started(
+        &mut self,
+        tx: &mut Tx<'_>,
+        running: &Running,
+        why: Option<Reason>,
+        pause: Duration,
+    ) -> Result<()> {
         match tx.settle_status(
             running.task,
             running.attempt,
@@ -502,8 +518,8 @@ impl Core {
                     Stored::Status(TaskStatus::Ready),
                     LiveClaim::None,
                 );
-                self.schedule.enqueue(running.task, None, None, tx.now());
-                let due = self.time().checked_add(NEVER_STARTED_PAUSE);
+                self.schedule.enqueue(running.task, why, None, tx.now());
+                let due = self.time().checked_add(pause);
                 self.schedule
                     .never_started(running.task, due.unwrap_or(Timestamp::MAX));
                 Ok(())

@@ -10,9 +10,10 @@ use cf_reconcile::{
 
 use super::gate::Awaiting;
 use super::launch::Launch;
+use super::session::Session;
 use super::settle::Judged;
 use super::trees::{Keep, Tidy, Tree};
-use super::{rows, take_up};
+use super::{rows, session, take_up};
 use crate::engine::SuccessRule;
 use crate::process::Identity;
 use crate::schedule::{Gate, Mode, Schedule};
@@ -79,6 +80,8 @@ pub(super) struct Running {
     pub version: u64,
     /// How its engine tells success.
     pub rule: SuccessRule,
+    /// The session of earlier attempts that it goes on with.
+    pub session: Option<Session>,
     /// The task's verification.
     pub verify: Option<String>,
     /// Why it is being stopped, if it is.
@@ -170,6 +173,8 @@ pub(super) struct Core {
     pub unverified: Vec<Judged>,
     /// How each engine tells success.
     pub rules: HashMap<String, SuccessRule>,
+    /// The engines that can go on with an earlier session.
+    pub resumable: HashSet<String>,
     /// Unclean attempts whose survivors are watched.
     pub unclean: BTreeSet<AttemptId>,
     /// The time at which that clock began.
@@ -224,6 +229,7 @@ impl Core {
             tidies: Vec::new(),
             unverified: Vec::new(),
             rules,
+            resumable: HashSet::new(),
             unclean: BTreeSet::new(),
             began: crate::store::now(),
             clock: Duration::ZERO,
@@ -687,12 +693,18 @@ impl Core {
             let engine = self.engine_name(&row);
             let rule = self.rules.get(&engine).copied();
             let rule = rule.unwrap_or(SuccessRule::ExitZero);
+            let session = if row.generation > 0 && self.resumable.contains(&engine) {
+                session::of_next(&tx.reader(), task, &engine)?
+            } else {
+                None
+            };
             let new = NewAttempt {
                 id: AttemptId(crate::ambient::fresh_id()),
                 task,
                 batch: self.batch,
                 engine,
                 format: rule,
+                resumes: session.as_ref().map(|session| session.id.clone()),
                 supervisor: identity.clone(),
             };
             match tx.claim(&new, row.version)? {
@@ -722,6 +734,7 @@ impl Core {
                             identity: identity.clone(),
                             version,
                             rule,
+                            session: session.clone(),
                             verify: row.verify.clone(),
                             stop: None,
                             asked_at: None,
@@ -730,8 +743,9 @@ impl Core {
                             tree: tree.clone(),
                         },
                     );
-                    self.launches
-                        .push(Launch::agent(row, new.id, generation, identity, tree));
+                    self.launches.push(Launch::agent(
+                        row, new.id, generation, identity, tree, session,
+                    ));
                 }
                 Claim::Lost => {
                     self.at_gate.push(AtGate { identity, jobs });

@@ -40,7 +40,8 @@ pub struct EngineConfig {
     pub grants: GrantsConfig,
     /// The flag that is followed by the model's name, such as `--model`; or words that contain `{model}`.
     pub model_flag: Option<Words>,
-    /// The flag that is followed by the id of a session to be continued; or words that contain `{session}`.
+    /// The flag that is followed by the id of a session to be continued; or words that contain `{session}`; or no words,
+    /// and sessions are not continued.
     pub resume_flag: Option<Words>,
     /// Which home folder it sees.
     pub home: Option<Home>,
@@ -361,6 +362,8 @@ impl Words {
     fn with(&self, place: &str) -> Vec<String> {
         let mut words = match self {
             Self::One(word) => vec![word.clone()],
+            // No words: the program cannot be told, or shall not.
+            Self::Several(words) if words.is_empty() => return Vec::new(),
             Self::Several(words) => words.clone(),
         };
         if !words.iter().any(|word| word.contains(place)) {

@@ -33,6 +33,8 @@ pub struct Verdict {
     pub last_said: Option<String>,
     /// The session in which it can be continued.
     pub session: Option<String>,
+    /// Whether the program says that it does not know the session that it was to continue.
+    pub session_is_unknown: bool,
     /// The tokens that it used.
     pub tokens: Option<Tokens>,
     /// What it says that it cost, in US dollars.
@@ -41,7 +43,7 @@ pub struct Verdict {
 
 /// The tokens that an agent used, as far as the tail of its log tells.
 ///
-/// Codex counts over the whole session, so a continued one contains what earlier attempts used.
+/// Where [`SuccessRule::counts_sessions`], a continued session contains what earlier attempts used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tokens {
     /// What the model read, cached or not.
@@ -52,7 +54,27 @@ pub struct Tokens {
     pub output: u64,
 }
 
+impl std::iter::Sum for Tokens {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        iter.fold(Self::default(), |sum, more| Self {
+            input: sum.input.saturating_add(more.input),
+            cached: sum.cached.saturating_add(more.cached),
+            output: sum.output.saturating_add(more.output),
+        })
+    }
+}
+
 impl Tokens {
+    /// What is left of them without `earlier` ones.
+    #[must_use]
+    pub const fn without(self, earlier: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(earlier.input),
+            cached: self.cached.saturating_sub(earlier.cached),
+            output: self.output.saturating_sub(earlier.output),
+        }
+    }
+
     /// What the model read and wrote.
     pub const fn total(self) -> u64 {
         self.input.saturating_add(self.output)
@@ -91,6 +113,7 @@ impl SuccessRule {
             reading.read(self, line);
         }
         let reason = reading.fault(self, ending);
+        let session_is_unknown = reading.session_is_unknown(self, ending);
         Verdict {
             success: reason.is_none(),
             reason: one_line(
@@ -98,10 +121,16 @@ impl SuccessRule {
                 REASON_CHARS,
             ),
             last_said: reading.last_said.map(|said| cut(said.trim(), SAID_CHARS)),
-            session: reading.session,
+            session: reading.session.filter(|_| !session_is_unknown),
+            session_is_unknown,
             tokens: reading.tokens,
             cost_usd: reading.cost_usd,
         }
+    }
+
+    /// Whether the program counts the tokens of a whole session, whatever part of it an attempt did.
+    pub const fn counts_sessions(self) -> bool {
+        matches!(self, Self::Codex)
     }
 
     /// The session that the beginning of a log names; a log may be longer than what [`SuccessRule::judge`] is given,
@@ -332,6 +361,26 @@ impl Reading {
             (Closing::Open, None) => Some("ended with 0 before it had finished".to_owned()),
             (Closing::Good, None) => None,
         }
+    }
+
+    /// Whether it ended because it does not know the session that it was to continue. Each program says so in its own
+    /// words, before anything else happens.
+    fn session_is_unknown(&self, rule: SuccessRule, ending: Ending) -> bool {
+        let wrote = |words| {
+            self.session.is_none() && self.last_line.as_ref().is_some_and(|l| l.contains(words))
+        };
+        !ending.is_zero()
+            && match rule {
+                SuccessRule::ExitZero => false,
+                // Its closing event carries the id that it does not know.
+                SuccessRule::Claude => {
+                    matches!(&self.closing, Closing::Bad(error) if error.starts_with("No conversation found"))
+                }
+                SuccessRule::Codex => wrote("no rollout found"),
+                SuccessRule::Opencode => wrote("Session not found"),
+                // Its code for input that it cannot use.
+                SuccessRule::Gemini => self.session.is_none() && ending == Ending::Code(42),
+            }
     }
 
     fn say(&mut self, text: Option<&str>) {

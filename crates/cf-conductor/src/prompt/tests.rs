@@ -2,8 +2,8 @@ use cf_core::Outcome;
 use proptest::prelude::*;
 
 use super::{
-    Answer, Channel, Comment, CommentsFrom, Dependency, Failure, NoFence, Origin, Prompt, Reply,
-    Trust, render_context,
+    Answer, Channel, Comment, CommentsFrom, Dependency, Failure, NoFence, Opening, Origin, Prompt,
+    Reply, Trust, render_context,
 };
 
 const WORD: &str = "0123456789abcdef0123";
@@ -15,6 +15,7 @@ fn plain() -> Prompt {
         description: "It fails on `a,,b`.\n\nAdd a test.\n".to_owned(),
         origin: Origin::Owner,
         generation: 1,
+        opening: Opening::Afresh,
         dependencies: Vec::new(),
         answers: Vec::new(),
         comments: Vec::new(),
@@ -70,6 +71,42 @@ fn outside(page: &str, word: &str) -> String {
 }
 
 #[test]
+fn who_goes_on_with_a_session_is_told_what_is_new() {
+    let goes_on = Prompt {
+        generation: 2,
+        opening: Opening::GoesOn,
+        answers: vec![Answer {
+            question: "Which colour?".to_owned(),
+            reply: Reply::Answered("teal".to_owned()),
+        }],
+        verify: Some("make check".to_owned()),
+        ..plain()
+    };
+    let page = render(&goes_on);
+    assert!(
+        page.starts_with(
+            "# Fix the parser\n\nYou go on with the task `fix-parser`, alone and unattended. This is attempt 2. "
+        ),
+        "{page}"
+    );
+    assert!(
+        !page.contains("a,,b") && !page.contains("make check"),
+        "{page}"
+    );
+    assert_eq!(fenced(&page, WORD), ["Which colour?"]);
+    assert!(page.contains("> teal"), "{page}");
+    assert!(page.contains("/w/.cf/attempts/1/context.md"), "{page}");
+    let changed = render(&Prompt {
+        opening: Opening::GoesOnWithChangedTask,
+        ..goes_on
+    });
+    assert!(
+        changed.contains("a,,b") && changed.contains("make check"),
+        "{changed}"
+    );
+}
+
+#[test]
 fn a_plain_task_needs_no_fences() {
     assert_eq!(
         plain().render([]).unwrap(),
@@ -102,6 +139,7 @@ fn a_prompt_with_everything() {
             place: "github.com owner/repo#12".to_owned(),
         },
         generation: 3,
+        opening: Opening::Afresh,
         dependencies: vec![
             Dependency {
                 label: "lexer".to_owned(),

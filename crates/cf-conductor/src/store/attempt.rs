@@ -53,6 +53,8 @@ pub struct Attempt {
     pub last_said: Option<String>,
     /// The session of the agent program, for those that can be resumed.
     pub session: Option<String>,
+    /// The session of an earlier attempt that it was started to go on with.
+    pub resumes: Option<String>,
     /// Tokens used, read and written, where the agent reports them.
     pub tokens: Option<u64>,
     /// How many of them the model read from a cache.
@@ -74,7 +76,7 @@ pub struct Attempt {
 const ATTEMPT: &str = "SELECT id, task, batch, generation, engine, format, stage, supervisor, supervisor_pid, \
                        start_ticks, boot_id, pid_ns, open, ending, agent_ending, success, reason, report, \
                        last_said, session, tokens, cached_tokens, output_tokens, cost_micro_usd, left_behind, \
-                       record, started_at_ms, ended_at_ms FROM attempt";
+                       record, started_at_ms, ended_at_ms, resumes FROM attempt";
 
 impl Attempt {
     /// Reads a row of [`ATTEMPT`], by the places of its columns.
@@ -109,6 +111,7 @@ impl Attempt {
             report: parsed_opt(row, 17)?,
             last_said: row.get(18)?,
             session: row.get(19)?,
+            resumes: row.get(28)?,
             tokens: row.get(20)?,
             cached_tokens: row.get(21)?,
             output_tokens: row.get(22)?,
@@ -150,6 +153,8 @@ pub struct NewAttempt {
     pub engine: String,
     /// How its output is read.
     pub format: SuccessRule,
+    /// The session of an earlier attempt that it goes on with.
+    pub resumes: Option<String>,
     /// The supervisor that waits at its gate.
     pub supervisor: Identity,
 }
@@ -204,6 +209,39 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn attempts(&self, task: TaskId) -> Result<Vec<Attempt>> {
         self.attempt_list("WHERE task = ?1 ORDER BY generation", &task.to_string())
+    }
+
+    /// The first event of an attempt of a task; 0 when there is none. What has a greater number came after its start.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn began_seq(&self, task: TaskId, attempt: AttemptId) -> Result<u64> {
+        self.conn
+            .prepare_cached(
+                "SELECT coalesce(min(seq), 0) FROM event WHERE task = ?1 AND attempt = ?2",
+            )
+            .and_then(|mut s| {
+                s.query_row((task.to_string(), attempt.to_string()), |row| row.get(0))
+            })
+            .doing("find the start of an attempt")
+    }
+
+    /// Whether what a task says was changed after an event.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn was_edited_after(&self, task: TaskId, seq: u64) -> Result<bool> {
+        self.conn
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM event WHERE task = ?1 AND seq > ?2 AND type = ?3)",
+            )
+            .and_then(|mut s| {
+                let kind = EventType::TaskEdited.as_str();
+                s.query_row((task.to_string(), seq, kind), |row| row.get(0))
+            })
+            .doing("look for changes of a task")
     }
 
     /// The attempts of a task that may still be alive.
@@ -375,8 +413,8 @@ impl Tx<'_> {
         self.conn
             .prepare_cached(
                 "INSERT INTO attempt (id, task, batch, generation, engine, stage, supervisor, supervisor_pid, \
-                 start_ticks, boot_id, pid_ns, open, started_at_ms, format) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, 'agent', ?6, ?7, ?8, ?9, ?10, 1, ?11, ?12)",
+                 start_ticks, boot_id, pid_ns, open, started_at_ms, format, resumes) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, 'agent', ?6, ?7, ?8, ?9, ?10, 1, ?11, ?12, ?13)",
             )
             .and_then(|mut s| {
                 s.execute((
@@ -392,6 +430,7 @@ impl Tx<'_> {
                     new.supervisor.pid_ns,
                     self.now.as_millisecond(),
                     new.format.as_str(),
+                    &new.resumes,
                 ))
             })
             .doing("store an attempt")

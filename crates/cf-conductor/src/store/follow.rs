@@ -107,6 +107,8 @@ pub struct StoredComment {
     pub news: bool,
     /// What it was written about.
     pub link: Link,
+    /// The newest event when it was stored.
+    pub stored_seq: u64,
 }
 
 impl StoredComment {
@@ -117,6 +119,7 @@ impl StoredComment {
             body: row.get("body")?,
             at: time(row, "at_ms")?,
             news: row.get("news")?,
+            stored_seq: row.get("stored_seq")?,
             link: Link {
                 kind: parsed::<LinkKind>(row, "kind")?,
                 host: row.get("host")?,
@@ -147,7 +150,8 @@ pub struct NewComment<'a> {
 /// An overruling: the event, and when.
 pub type Overruled = (u64, Timestamp);
 
-const COMMENT: &str = "SELECT comment.author, comment.trusted, comment.body, comment.at_ms, comment.news, link.kind, link.host, \
+const COMMENT: &str = "SELECT comment.author, comment.trusted, comment.body, comment.at_ms, comment.news, comment.stored_seq, \
+     link.kind, link.host, \
                        link.repo, link.number FROM comment JOIN link ON link.pk = comment.link WHERE comment.task = ?1";
 
 impl Reader<'_> {

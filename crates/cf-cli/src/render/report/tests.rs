@@ -66,6 +66,7 @@ fn attempt(n: usize, task: usize, from: i64, to: Option<i64>, success: Option<bo
         report: None,
         last_said: None,
         session: None,
+        resumes: None,
         format: None,
         tokens: None,
         cached_tokens: None,

@@ -500,6 +500,7 @@ pub(super) fn judged(
         },
         cause,
         survivors,
+        session_is_unknown: false,
         free,
         kept: None,
         question: None,

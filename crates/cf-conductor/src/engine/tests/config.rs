@@ -72,6 +72,13 @@ fn a_table_makes_an_engine_of_ones_own() {
 }
 
 #[test]
+fn no_words_for_a_session_mean_that_none_is_continued() {
+    let mine = engine("codex", "resume_flag = []").unwrap();
+    assert!(mine.resume_args.is_empty());
+    assert!(!Engine::preset("codex").unwrap().resume_args.is_empty());
+}
+
+#[test]
 fn an_engine_can_begin_as_a_preset() {
     let reviewer = engine("reviewer", "base = \"codex\"\npermissions = \"read\"").unwrap();
     assert_eq!(reviewer.name.as_str(), "reviewer");

@@ -215,3 +215,37 @@ proptest! {
         prop_assert!(!rule.judge(ZERO, &log[..kept]).success);
     }
 }
+
+#[test_case(Claude, 1, &[r#"{"type":"result","subtype":"error_during_execution","is_error":true,"num_turns":0,"session_id":"s-1","errors":["No conversation found with session ID: s-1"]}"#] => true; "claude")]
+#[test_case(Claude, 1, &[CLAUDE_INIT, CLAUDE_API_ERROR] => false; "claude with another error")]
+#[test_case(Codex, 1, &["Error: thread/resume: thread/resume failed: no rollout found for thread id 01a2-b (code -32600)"] => true; "codex")]
+#[test_case(Codex, 1, &[CODEX_START, "Error: no rollout found"] => false; "codex that is in a session")]
+#[test_case(Opencode, 1, &["\u{1b}[91m\u{1b}[1mError: \u{1b}[0mSession not found"] => true; "opencode")]
+#[test_case(Opencode, 1, &[OPENCODE_ERROR] => false; "opencode with another error")]
+#[test_case(Gemini, 42, &["Error resuming session"] => true; "gemini")]
+#[test_case(Gemini, 42, &[GEMINI_INIT, GEMINI_BAD] => false; "gemini that is in a session")]
+#[test_case(Codex, 0, &["no rollout found"] => false; "it did not fail")]
+#[test_case(ExitZero, 1, &["Session not found"] => false; "a script has no session")]
+fn a_program_says_that_it_does_not_know_its_session(
+    rule: SuccessRule,
+    code: i32,
+    lines: &[&str],
+) -> bool {
+    let verdict = rule.judge(Ending::Code(code), &log(lines));
+    assert!(!verdict.session_is_unknown || verdict.session.is_none());
+    verdict.session_is_unknown
+}
+
+#[test]
+fn tokens_of_a_session_are_those_of_its_attempts() {
+    let tokens = |input, cached, output| Tokens {
+        input,
+        cached,
+        output,
+    };
+    let used: Tokens = [tokens(10, 4, 1), tokens(5, 0, 2)].into_iter().sum();
+    assert_eq!(used, tokens(15, 4, 3));
+    assert_eq!(tokens(40, 6, 9).without(used), tokens(25, 2, 6));
+    assert_eq!(tokens(1, 1, 1).without(used), tokens(0, 0, 0));
+    assert_eq!(used.total(), 18);
+}

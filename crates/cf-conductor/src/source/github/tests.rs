@@ -258,6 +258,7 @@ fn an_agent_that_may_have_done_it_has_time_to_end() {
                 batch,
                 engine: "shell".to_owned(),
                 format: crate::engine::SuccessRule::ExitZero,
+                resumes: None,
                 supervisor: Identity {
                     supervisor: SupervisorId(uuid::Uuid::new_v4()),
                     pid: 1,
