@@ -4,15 +4,19 @@
 //! Needs node and the programs of `tests/agents`; `cargo xtask test-integration --agents` installs them and runs this.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use cf_testkit::Workspace;
 use cf_testkit::model::{ScriptedModel, Step};
+use cf_testkit::{Output, Workspace};
 use test_case::test_case;
 
 use crate::empty_folder;
 
 /// Where the programs are.
 const PROGRAMS: &str = "CF_TEST_AGENTS";
+
+/// How long anything may take. The slowest of them needs five seconds of a core of its own before it says a word.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// How an engine is told where its model is. Its preset says everything else.
 fn config(engine: &str, url: &str) -> String {
@@ -40,7 +44,7 @@ fn config(engine: &str, url: &str) -> String {
 }
 
 /// A workspace in which `engine` is installed and reaches nothing but the model. An agent that does not give up is
-/// stopped after two minutes.
+/// stopped after four minutes.
 fn lab(engine: &str, model: &ScriptedModel, more: &str) -> Workspace {
     let programs =
         std::env::var(PROGRAMS).expect("`cargo xtask test-integration --agents` says where");
@@ -57,10 +61,24 @@ fn lab(engine: &str, model: &ScriptedModel, more: &str) -> Workspace {
         }
     }
     ws.config(&format!(
-        "engine = \"{engine}\"\ntimeout = \"2m\"\n\n[engines.{engine}]\n{more}{}",
+        "engine = \"{engine}\"\ntimeout = \"4m\"\n\n[engines.{engine}]\n{more}{}",
         config(engine, &model.url())
     ));
     ws
+}
+
+/// Runs a command of `cf` to its end.
+fn cf<const N: usize>(ws: &Workspace, args: [&str; N]) -> Output {
+    ws.command(args).deadline(PATIENCE).run()
+}
+
+/// Waits for what an agent does.
+fn until(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test_case("claude-code"; "claude code")]
@@ -81,7 +99,7 @@ fn it_runs_a_command_and_is_understood(engine: &str) {
     ws.task("make")
         .description("Make the file; $(touch pwned)")
         .add();
-    ws.run(["make"]).ok().says("It is made.");
+    cf(&ws, ["run", "make"]).ok().says("It is made.");
     assert_eq!(ws.status("make"), "DONE");
     assert_eq!(ws.read("made.txt"), "make");
     assert!(!ws.exists("pwned"));
@@ -110,11 +128,11 @@ fn it_is_stopped_in_the_middle_and_leaves_nothing(engine: &str, command: &'stati
     model.when("Take your time", [Step::Say("I begin."), step]);
     let ws = lab(engine, &model, "");
     ws.task("slow").description("Take your time").add();
-    let batch = ws.start(["slow"]);
+    let batch = ws.command(["run", "slow"]).deadline(PATIENCE).spawn();
     if command.is_empty() {
-        ws.wait_until("the agent waits for the model", || model.hanging() == 1);
+        until("the agent waits for the model", || model.hanging() == 1);
     } else {
-        ws.wait_for_pid("agent.pid");
+        until("the command runs", || ws.exists("agent.pid"));
     }
     batch.signal(cf_testkit::Signal::INT);
     batch.wait().code(130);
@@ -122,7 +140,7 @@ fn it_is_stopped_in_the_middle_and_leaves_nothing(engine: &str, command: &'stati
     assert_eq!(ws.status("slow"), "READY");
     let attempt = &ws.attempts("slow")[0];
     assert_eq!(attempt["end"], "killed", "{attempt}");
-    ws.wait_until("the model is left alone", || model.hanging() == 0);
+    until("the model is left alone", || model.hanging() == 0);
 }
 
 #[test_case("claude-code"; "claude code")]
@@ -134,7 +152,7 @@ fn it_fails_when_its_model_does(engine: &str) {
     model.when("Make the file", [Step::Fail(400)]);
     let ws = lab(engine, &model, "");
     ws.task("make").description("Make the file").add();
-    ws.run(["make"]).code(3).says("scripted failure");
+    cf(&ws, ["run", "make"]).code(3).says("scripted failure");
     assert_eq!(ws.status("make"), "FAILED");
     ws.no_agent_left();
 }
@@ -163,7 +181,7 @@ fn painter() -> ScriptedModel {
 fn asked(engine: &str, model: &ScriptedModel, more: &str) -> Workspace {
     let ws = lab(engine, model, more);
     ws.task("paint").description("Paint the page").add();
-    ws.run(["paint"]).code(4).says("Which colour?");
+    cf(&ws, ["run", "paint"]).code(4).says("Which colour?");
     assert_eq!(ws.status("paint"), "BLOCKED");
     assert_eq!(ws.blockers("paint")[0]["asked_by"], "agent");
     ws
@@ -180,7 +198,7 @@ fn it_asks_and_goes_on_with_the_answer(engine: &str, home: &str) {
     let model = painter();
     let ws = asked(engine, &model, home);
     ws.cf(["blocker", "answer", "teal"]).ok();
-    ws.resume([""; 0]).ok().says("in its earlier session");
+    cf(&ws, ["resume"]).ok().says("in its earlier session");
     assert_eq!(ws.status("paint"), "DONE");
     assert_eq!(ws.read("colour.txt").trim(), "teal");
     let attempts = ws.attempts("paint");
@@ -215,7 +233,7 @@ fn it_starts_afresh_when_its_session_is_gone(engine: &str) {
     std::fs::remove_dir_all(ws.home()).expect("it can be removed");
     std::fs::create_dir(ws.home()).expect("it can be made");
     ws.cf(["blocker", "answer", "teal"]).ok();
-    ws.resume([""; 0]).ok();
+    cf(&ws, ["resume"]).ok();
     assert_eq!(ws.status("paint"), "DONE");
     let attempts = ws.attempts("paint");
     assert_eq!(attempts.len(), 3, "{attempts:?}");
