@@ -93,6 +93,13 @@ pub enum Notice {
     },
     /// The batch is asked to stop; a second signal kills at once.
     Stopping,
+    /// What an attempt left in its worktree could not be kept. It is still there.
+    NotKept {
+        /// The worktree.
+        worktree: PathBuf,
+        /// Why.
+        why: String,
+    },
 }
 
 /// Whoever watches a batch while this process conducts it.

@@ -5,8 +5,8 @@
 //! - git is the program `git`, never a library. What it is told beside options is a full name of a ref, the id of a
 //!   commit, or stands behind `--end-of-options`, so that nothing from outside can be an option.
 //! - The user's checkout, index and stash are read at most. Only [`Repository::merge`], which a person asks for,
-//!   changes them. Whatever concerns a worktree names its folder and its git folder outright: where an agent has destroyed its
-//!   worktree, git would otherwise find the user's checkout, in which all of them lie.
+//!   changes them. Whatever concerns a worktree names its folder and its git folder outright: where an agent has
+//!   destroyed its worktree, git would otherwise find the user's checkout, in which all of them lie.
 //! - Nothing is thrown away. Before a branch is moved or a worktree is given up, what it holds and no branch has is
 //!   kept under `refs/cf/rescue/<task>/<attempt>`.
 //! - Hooks are not run, nothing asks at a terminal, and every call has a time limit.
@@ -20,6 +20,7 @@ mod keep;
 mod leftover;
 mod merge;
 mod prepare;
+mod remove;
 mod repository;
 
 pub use git::{Cancel, Git, GitError};

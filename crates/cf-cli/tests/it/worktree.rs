@@ -186,6 +186,12 @@ fn an_attempt_goes_on_from_what_was_kept_when_asked_to() {
     ws.cf(["work", "start", "a", "--from-rescue"]).code(3);
     ws.cf(["work", "start", "a", "--from-rescue"]).ok();
     assert_eq!(in_commit(&ws, "cf/a", "count"), "1\n2\n3\n");
+    // What was finished can be gone on from as well.
+    ws.run(["a", "--force", "--from-rescue"]).code(3);
+    assert_eq!(
+        in_commit(&ws, tree(&ws, "a")["rescue"].as_str().unwrap(), "count"),
+        "1\n2\n3\n4\n"
+    );
     ws.config("");
     ws.run(["a", "--force", "--from-rescue"])
         .code(2)

@@ -313,3 +313,18 @@ fn a_second_batch_waits_for_the_branch_of_a_live_attempt() {
     assert_eq!(ws.attempts("a").len(), 1);
     assert_eq!(in_commit(&ws, "cf/a", "a"), "a\n");
 }
+
+#[test]
+fn a_database_from_before_worktrees_is_migrated_after_a_copy() {
+    let ws = repository();
+    ws.add("a", "touch made");
+    ws.sql_do(
+        "DROP TABLE worktree; ALTER TABLE batch DROP COLUMN base; \
+         DELETE FROM refinery_schema_history WHERE version = 3; PRAGMA user_version = 2;",
+    );
+    assert_eq!(ws.status("a"), "READY");
+    assert!(ws.exists(".cf/state.db.v2"));
+    assert_eq!(ws.sql("PRAGMA user_version"), "3");
+    ws.run(["a"]).ok();
+    assert_eq!(tree(&ws, "a")["branch"], "cf/a");
+}

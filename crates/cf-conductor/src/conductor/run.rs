@@ -1030,6 +1030,10 @@ impl<'a> Conductor<'a> {
             } else {
                 self.tell_all_to_end(Duration::ZERO)?;
             }
+            if self.signals_seen > 2 {
+                // Whatever git is at stays in the worktrees.
+                self.trees.cancel_all();
+            }
         }
         Ok(())
     }

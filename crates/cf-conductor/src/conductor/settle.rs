@@ -67,7 +67,10 @@ impl Core {
         else {
             return Ok(());
         };
-        if judged.result.end == AttemptEnd::NeverStarted && judged.question.is_none() {
+        if judged.result.end == AttemptEnd::NeverStarted
+            && judged.question.is_none()
+            && running.stop.is_none()
+        {
             self.hold_off = Some(self.clock + NEVER_STARTED_PAUSE);
         }
         let of_the_agent;

@@ -309,7 +309,7 @@ pub(super) fn order(
         base: base.to_owned(),
         parts: finished.into_iter().map(|(_, part)| part).collect(),
         from: if settings.from_rescue {
-            reader.newest_rescue(task)?
+            reader.left_last(task)?
         } else {
             None
         },

@@ -125,17 +125,29 @@ impl Reader<'_> {
         Ok(list.pop())
     }
 
-    /// The newest ref under which is kept what an attempt of a task left.
+    /// The newest ref under which is kept what an attempt of a task left, unless its work was finished since.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
     pub fn newest_rescue(&self, task: TaskId) -> Result<Option<String>> {
-        Ok(self
-            .worktrees_of(task)?
-            .into_iter()
-            .rev()
-            .find_map(|row| row.rescue))
+        Ok(self.last_that_left(task)?.and_then(|row| row.rescue))
+    }
+
+    /// What the last attempt of a task that left anything left: a ref, or the commit of its finished work.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn left_last(&self, task: TaskId) -> Result<Option<String>> {
+        let row = self.last_that_left(task)?;
+        Ok(row.and_then(|row| row.rescue.or(row.head)))
+    }
+
+    fn last_that_left(&self, task: TaskId) -> Result<Option<Worktree>> {
+        let list = self.worktrees_of(task)?;
+        let left = |row: &Worktree| row.rescue.is_some() || row.head.is_some();
+        Ok(list.into_iter().rev().find(left))
     }
 
     /// Whether a branch of this name is one that cf made.

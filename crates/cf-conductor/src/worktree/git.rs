@@ -1,19 +1,18 @@
 //! Calls of the program `git`: a clean environment, no hook, no question, a time limit, and a way to be cut short.
 
+mod watched;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use watched::Watched;
 
 /// Which repository git works on, and what it does there, is said by the arguments alone: what a hook or a shell has in
 /// its environment about another one does not count. The list is `git rev-parse --local-env-vars` less the
@@ -64,9 +63,6 @@ const SETTINGS: [&str; 10] = [
 
 /// How often a call looks whether it is to be cut short.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// From SIGTERM, upon which git removes its lock files, to SIGKILL.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// How much of what git says about a failure is kept, in bytes.
 const SAID: usize = 2_000;
@@ -332,90 +328,6 @@ fn failed(what: &'static str, status: ExitStatus, said: &[u8]) -> GitError {
     }
     said.truncate(end);
     GitError::Failed { what, said }
-}
-
-/// A git that runs. What it started may outlive it and hold its output open, so its own end counts.
-struct Watched {
-    child: Child,
-    pidfd: OwnedFd,
-    out: Reading,
-    err: Reading,
-}
-
-struct Reading {
-    pipe: Option<File>,
-    read: Vec<u8>,
-}
-
-impl Watched {
-    fn new(mut child: Child) -> io::Result<Self> {
-        let pid = Pid::from_child(&child);
-        let out = Reading::new(child.stdout.take().map(OwnedFd::from))?;
-        let err = Reading::new(child.stderr.take().map(OwnedFd::from))?;
-        Ok(Self {
-            pidfd: pidfd_open(pid, PidfdFlags::empty())?,
-            child,
-            out,
-            err,
-        })
-    }
-
-    /// Waits for a while, reading what comes. Returns whether git has ended.
-    fn wait(&mut self, longest: Duration) -> io::Result<bool> {
-        let timeout = Timespec::try_from(longest).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
-        for pipe in [&self.out.pipe, &self.err.pipe].into_iter().flatten() {
-            fds.push(PollFd::new(pipe, PollFlags::IN));
-        }
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let ended = !fds[0].revents().is_empty();
-        drop(fds);
-        self.out.take()?;
-        self.err.take()?;
-        Ok(ended)
-    }
-
-    /// Ends it and what it started.
-    fn end(&mut self) {
-        let group = Pid::from_child(&self.child);
-        let _ = kill_process_group(group, Signal::TERM);
-        let begun = Instant::now();
-        while begun.elapsed() < GRACE {
-            if self.wait(LOOK).unwrap_or(true) {
-                break;
-            }
-        }
-        let _ = kill_process_group(group, Signal::KILL);
-        let _ = self.child.wait();
-    }
-}
-
-impl Reading {
-    fn new(pipe: Option<OwnedFd>) -> io::Result<Self> {
-        if let Some(pipe) = &pipe {
-            fcntl_setfl(pipe.as_fd(), fcntl_getfl(pipe.as_fd())? | OFlags::NONBLOCK)?;
-        }
-        Ok(Self {
-            pipe: pipe.map(File::from),
-            read: Vec::new(),
-        })
-    }
-
-    /// Takes what is there.
-    fn take(&mut self) -> io::Result<()> {
-        let Some(pipe) = &mut self.pipe else {
-            return Ok(());
-        };
-        match pipe.read_to_end(&mut self.read) {
-            Ok(_) => self.pipe = None,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
-    }
 }
 
 /// Arguments that name a work tree and its git folder outright, so that git looks for neither.

@@ -1,12 +1,16 @@
 //! The module against real repositories.
 
+mod agents;
+mod dependencies;
+mod leftover;
+mod limits;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cf_core::{AttemptId, TaskId};
-use test_case::test_case;
 
 use super::*;
 use crate::workspace::Workspace;
@@ -298,66 +302,6 @@ fn an_attempt_can_go_on_from_what_was_kept() {
     assert_eq!(lab.git(&["rev-parse", "cf/a"]), left.base);
 }
 
-fn finished(lab: &Lab, name: &str, branch: &str, file: &str, text: &str) -> Part {
-    let order = Order {
-        branch: branch.to_owned(),
-        ..lab.order(name)
-    };
-    let left = lab.begun(&order);
-    fs::write(lab.tree(name).join(file), text).unwrap();
-    let repository = lab.repository();
-    let kept = repository.commit_work(&left).unwrap();
-    assert!(repository.remove_if_clean(name).unwrap());
-    Part {
-        label: branch.trim_start_matches("cf/").to_owned(),
-        branch: branch.to_owned(),
-        head: head_of(&kept).to_owned(),
-    }
-}
-
-#[test]
-fn a_base_has_the_work_of_all_dependencies() {
-    let lab = Lab::new();
-    let parts = vec![
-        finished(&lab, "b-1", "cf/b", "b", "b\n"),
-        finished(&lab, "c-1", "cf/c", "c", "c\n"),
-    ];
-    let left = lab.begun(&Order {
-        parts: parts.clone(),
-        ..lab.order("t-1")
-    });
-    let tree = lab.tree("t-1");
-    assert!(tree.join("b").exists() && tree.join("c").exists());
-    let repository = lab.repository();
-    for part in &parts {
-        assert!(repository.contains(&left.base, &part.head).unwrap());
-    }
-}
-
-#[test]
-fn a_conflict_of_dependencies_names_the_files_and_leaves_nothing() {
-    let lab = Lab::new();
-    let parts = vec![
-        finished(&lab, "b-1", "cf/b", "file", "b\n"),
-        finished(&lab, "c-1", "cf/c", "file", "c\n"),
-    ];
-    let order = Order {
-        parts,
-        ..lab.order("t-1")
-    };
-    let repository = lab.repository();
-    match repository.prepare(&order) {
-        Err(Unready::Conflict { what, files }) => {
-            assert_eq!(files, ["file"]);
-            assert_eq!(what, "bringing the work of c together with that of b");
-        }
-        other => panic!("it should conflict: {other:?}"),
-    }
-    assert!(!lab.tree("t-1").exists());
-    assert_eq!(repository.tip("cf/a").unwrap(), None);
-    assert_eq!(lab.git(&["worktree", "list"]).lines().count(), 1);
-}
-
 #[test]
 fn a_branch_that_is_not_ours_is_refused_and_untouched() {
     let lab = Lab::new();
@@ -401,143 +345,6 @@ fn a_worktree_of_a_live_attempt_keeps_its_branch() {
     };
     let error = lab.repository().prepare(&order).unwrap_err().to_string();
     assert!(error.contains("may be alive"), "{error}");
-}
-
-/// What an agent does to its worktree, and the file that is on its task's branch then.
-#[test_case("git add -A && git commit -qm mine", "work"; "it commits by itself")]
-#[test_case("git add -A && git commit -qm mine && git checkout -q --detach", "work"; "it commits and detaches")]
-#[test_case("git checkout -q -b other && git add -A && git commit -qm mine", "work"; "it works on a branch of its own")]
-#[test_case("rm .git", "work"; "it removes the link to the repository")]
-#[test_case("printf x > \"$(git rev-parse --git-dir)/index\"", "work"; "it breaks the index")]
-#[test_case("touch \"$(git rev-parse --git-dir)/index.lock\"", "work"; "a git of it was killed")]
-#[test_case("rm -rf \"$(git rev-parse --git-dir)\"", "work"; "it makes git forget the worktree")]
-fn what_an_agent_leaves_is_taken(script: &str, file: &str) {
-    let lab = Lab::new();
-    let left = lab.begun(&lab.order("t-1"));
-    let before = lab.users();
-    let tree = lab.tree("t-1");
-    fs::write(tree.join("work"), "done\n").unwrap();
-    let done = Command::new("sh")
-        .args(["-ec", script])
-        .current_dir(&tree)
-        .env("HOME", lab.temp.path())
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{done:?}");
-    let kept = lab.repository().commit_work(&left).unwrap();
-    assert_eq!(lab.git(&["rev-parse", "cf/a"]), head_of(&kept));
-    assert_eq!(lab.git(&["show", &format!("cf/a:{file}")]), "done");
-    assert_eq!(lab.users(), before);
-}
-
-#[test]
-fn a_worktree_that_its_agent_removed_is_no_success_and_its_commits_are_kept() {
-    let lab = Lab::new();
-    let left = lab.begun(&lab.order("t-1"));
-    let tree = lab.tree("t-1");
-    fs::write(tree.join("work"), "done\n").unwrap();
-    lab.git_in(&tree, &["add", "-A"]);
-    lab.git_in(&tree, &["commit", "-q", "-m", "mine"]);
-    fs::remove_dir_all(&tree).unwrap();
-    let repository = lab.repository();
-    let error = repository.commit_work(&left).unwrap_err().to_string();
-    assert!(error.contains("is gone"), "{error}");
-    let kept = repository.rescue(&left).unwrap();
-    assert_eq!(
-        lab.git(&["show", &format!("{}:work", ref_of(&kept))]),
-        "done"
-    );
-    assert!(repository.remove_if_clean("t-1").unwrap());
-    assert_eq!(lab.git(&["worktree", "list"]).lines().count(), 1);
-}
-
-#[test]
-fn commits_that_the_agent_left_behind_on_the_branch_are_kept() {
-    let lab = Lab::new();
-    let left = lab.begun(&lab.order("t-1"));
-    let tree = lab.tree("t-1");
-    fs::write(tree.join("first"), "x\n").unwrap();
-    lab.git_in(&tree, &["add", "-A"]);
-    lab.git_in(&tree, &["commit", "-q", "-m", "first"]);
-    lab.git_in(&tree, &["checkout", "-q", "--detach", "main"]);
-    fs::write(tree.join("second"), "y\n").unwrap();
-    lab.repository().commit_work(&left).unwrap();
-    assert_eq!(lab.git(&["ls-tree", "--name-only", "cf/a"]), "file\nsecond");
-    let reference = rescue_ref(left.task, left.attempt);
-    assert_eq!(lab.git(&["show", &format!("{reference}:first")]), "x");
-}
-
-#[test]
-fn no_hook_is_run() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let lab = Lab::new();
-    for hook in [
-        "post-checkout",
-        "pre-commit",
-        "commit-msg",
-        "post-commit",
-        "reference-transaction",
-    ] {
-        let path = lab.root().join(".git/hooks").join(hook);
-        fs::write(&path, "#!/bin/sh\ntouch \"$HOME/ran\"\nsleep 1000\n").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let left = lab.begun(&lab.order("t-1"));
-    fs::write(lab.tree("t-1").join("work"), "done\n").unwrap();
-    let repository = lab.repository();
-    let kept = repository.commit_work(&left).unwrap();
-    assert_eq!(
-        repository.merge(head_of(&kept), "merge").unwrap(),
-        Merged::Brought(lab.git(&["rev-parse", "main"]))
-    );
-    assert!(!lab.temp.path().join("ran").exists());
-}
-
-#[test]
-fn what_hangs_is_ended_by_the_limit_and_by_a_cancel() {
-    let lab = Lab::new();
-    lab.git(&["config", "filter.slow.smudge", "sleep 1000"]);
-    lab.write(".gitattributes", "file filter=slow\n");
-    lab.git(&["add", ".gitattributes"]);
-    lab.git(&["commit", "-q", "-m", "slow"]);
-    let short = Git::new(Duration::from_millis(300), None, Cancel::default());
-    let repository = Repository::of(&lab.workspace, short).unwrap();
-    let error = repository
-        .prepare(&lab.order("t-1"))
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("did not end within"), "{error}");
-    let cancel = Cancel::default();
-    let repository = lab.repository().cut_short_by(&cancel);
-    cancel.cancel();
-    let error = repository
-        .prepare(&lab.order("t-2"))
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("it was stopped"), "{error}");
-}
-
-#[test]
-fn a_merge_that_conflicts_leaves_the_checkout_as_it_was() {
-    let lab = Lab::new();
-    let part = finished(&lab, "b-1", "cf/b", "file", "b\n");
-    lab.write("file", "mine\n");
-    lab.git(&["commit", "-q", "-a", "-m", "mine"]);
-    let repository = lab.repository();
-    assert_eq!(repository.ready_to_merge().unwrap(), "main");
-    let before = lab.git(&["rev-parse", "HEAD"]);
-    match repository.merge(&part.head, "merge b") {
-        Err(MergeRefused::Conflict(files)) => assert_eq!(files, ["file"]),
-        other => panic!("it should conflict: {other:?}"),
-    }
-    assert_eq!(lab.git(&["rev-parse", "HEAD"]), before);
-    assert_eq!(lab.git(&["status", "--porcelain"]), "");
-    lab.write("file", "dirty\n");
-    let error = repository.ready_to_merge().unwrap_err().to_string();
-    assert!(error.contains("not committed: file"), "{error}");
-    lab.git(&["checkout", "-q", "--detach", "--force"]);
-    let error = repository.ready_to_merge().unwrap_err().to_string();
-    assert!(error.contains("detached"), "{error}");
 }
 
 #[test]

@@ -72,6 +72,10 @@ impl Observer for Watched {
         let text = match notice {
             Notice::Unavailable { what, why } => format!("{what} cannot be read for now: {why}"),
             Notice::Available { what } => format!("{what} answers again"),
+            Notice::NotKept { worktree, why } => format!(
+                "what an attempt left is still in {}, and could not be kept: {why}",
+                worktree.display()
+            ),
             Notice::Stopping => "stopping; once more to kill at once".to_owned(),
         };
         self.show(|progress| progress.notice(&text));

@@ -17,7 +17,7 @@ use super::super::launch::Launch;
 use super::super::recover;
 use super::super::settle::Judged;
 use super::super::trees::{self, Keep, Kept, Tidy};
-use super::super::{ConductorError, Setup};
+use super::super::{ConductorError, Notice, Setup};
 use super::Conductor;
 use crate::executor::{Fate, Note};
 use crate::settings::Settings;
@@ -322,11 +322,29 @@ impl Conductor<'_> {
                 Ok(())
             }
             Done::Kept(judged) => {
+                if let Some(Kept::Failed {
+                    why,
+                    reference: None,
+                }) = &judged.kept
+                {
+                    self.tell_not_kept(judged.attempt, why);
+                }
                 self.pending.push((**judged).clone());
                 Ok(())
             }
             Done::Tidied(attempt, true) => self.store_aside(|tx| tx.worktree_removed(*attempt)),
             Done::Tidied(_, false) => Ok(()),
+        }
+    }
+
+    fn tell_not_kept(&mut self, attempt: AttemptId, why: &str) {
+        let task = self.core.by_attempt.get(&attempt);
+        let running = task.and_then(|task| self.core.running.get(task));
+        if let Some(tree) = running.and_then(|running| running.tree.as_ref()) {
+            self.observer.notice(&Notice::NotKept {
+                worktree: self.setup.workspace.worktrees().join(&tree.name),
+                why: why.to_owned(),
+            });
         }
     }
 
