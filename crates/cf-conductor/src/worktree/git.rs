@@ -48,7 +48,7 @@ const REMOVED: [&str; 26] = [
 
 /// What every call says about how to work: no hooks, no background work, nothing that the user's settings for their own
 /// commands would add.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "gc.auto=0",
@@ -58,6 +58,7 @@ const SETTINGS: [&str; 10] = [
     "merge.autoStash=false",
     "advice.addEmbeddedRepo=false",
     "core.quotePath=false",
+    "core.safecrlf=false",
     "worktree.useRelativePaths=false",
 ];
 

@@ -4,6 +4,8 @@
 //! it is called by, and above it everything in the folder that git does not ignore. It is taken with an index of cf's
 //! own, so that a half-written one of a killed agent does no harm.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::git::{Call, GitError, place};
@@ -91,7 +93,7 @@ impl Repository {
                 .arg(full(&left.branch))
                 .bytes()?;
             // The index that the commit was made of is the worktree's from now on: nothing in it is changed.
-            std::fs::rename(&place.index, place.git_dir.join("index")).map_err(|source| {
+            fs::rename(&place.index, place.git_dir.join("index")).map_err(|source| {
                 GitError::System {
                     what: "put the index of a worktree in its place",
                     source,
@@ -115,7 +117,7 @@ impl Repository {
         let before = self.commit(&reference)?;
         let tree = if place.tree.is_dir() {
             let (tree, index) = self.snapshot(&place, &head, Careful::No)?;
-            let _ = std::fs::remove_file(index);
+            let _ = fs::remove_file(index);
             Some(tree)
         } else {
             None
@@ -243,14 +245,14 @@ impl Repository {
     fn clear_stale_lock(&self, reference: &str) {
         let file = self.common.join(format!("{reference}.lock"));
         let age = || {
-            std::fs::symlink_metadata(&file)
+            fs::symlink_metadata(&file)
                 .and_then(|meta| meta.modified())
                 .ok()
                 .map(|at| at.elapsed().unwrap_or_default())
         };
         while let Some(age) = age() {
             if age >= STALE {
-                let _ = std::fs::remove_file(&file);
+                let _ = fs::remove_file(&file);
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -326,9 +328,11 @@ impl Repository {
             source,
         };
         let own = place.git_dir.join("index");
-        // The copy knows which files have not changed, which saves reading them all.
+        // The copy knows which files have not changed, which saves reading them all. It has to be as old as the original:
+        // git reads a file that was changed no earlier than the index was written, and believes the others unchanged
+        // when their size and the second of their last change are.
         if place.is_known && own.is_file() {
-            std::fs::copy(&own, &index).map_err(system)?;
+            copy_with_age(&own, &index).map_err(system)?;
         } else {
             self.fresh_index(place, head)?;
         }
@@ -352,7 +356,7 @@ impl Repository {
     }
 
     fn fresh_index(&self, place: &Place, head: &str) -> Result<(), GitError> {
-        let _ = std::fs::remove_file(&place.index);
+        let _ = fs::remove_file(&place.index);
         self.in_tree(place, "read a commit into an index")
             .env("GIT_INDEX_FILE", &place.index)
             .args(["read-tree", head])
@@ -363,7 +367,7 @@ impl Repository {
     /// Adds what is there to the index. Returns what could not be added.
     fn add_all(&self, place: &Place) -> Result<Option<GitError>, GitError> {
         let lock = PathBuf::from(format!("{}.lock", place.index.display()));
-        let _ = std::fs::remove_file(lock);
+        let _ = fs::remove_file(lock);
         let added = self
             .in_tree(place, "take in what a worktree holds")
             .env("GIT_INDEX_FILE", &place.index)
@@ -401,6 +405,14 @@ impl Repository {
         }
         call.arg("-m").arg(message).text()
     }
+}
+
+/// Copies a file, and when it was last written.
+fn copy_with_age(from: &Path, to: &Path) -> io::Result<()> {
+    // Taken before the content, so that the copy is at most too old, which only costs time.
+    let written = fs::metadata(from)?.modified()?;
+    fs::copy(from, to)?;
+    File::options().write(true).open(to)?.set_modified(written)
 }
 
 /// Whether a file that cannot be read spoils the whole.

@@ -289,10 +289,13 @@ impl Repository {
             .find(|dir| is_it(dir))
     }
 
-    /// Every worktree that git knows, the user's own among them.
+    /// Every worktree that git knows, the user's own among them. Not while one is being added: git fails over one that
+    /// is half there.
     pub(super) fn listed(&self) -> Result<Vec<Listed>, GitError> {
+        let lock = self.lock()?;
         let said = self
             .common("list the worktrees")
+            .holding(lock.hold()?)
             .args(["worktree", "list", "--porcelain"])
             .bytes()?;
         let mut list: Vec<Listed> = Vec::new();

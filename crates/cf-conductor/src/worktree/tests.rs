@@ -185,6 +185,28 @@ fn the_work_of_an_attempt_ends_on_its_branch_and_the_checkout_stays_as_it_was() 
 }
 
 #[test]
+fn a_change_that_leaves_size_and_second_as_they_were_is_not_missed() {
+    let lab = Lab::new();
+    lab.git(&["config", "core.trustctime", "false"]);
+    let left = lab.begun(&lab.order("t-1"));
+    let tree = lab.tree("t-1");
+    let index = lab.root().join(".git/worktrees/t-1/index");
+    let long_ago = std::time::SystemTime::now() - Duration::from_hours(1);
+    let touch = |path: &Path| {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(long_ago).unwrap();
+    };
+    touch(&tree.join("file"));
+    lab.git_in(&tree, &["update-index", "--refresh"]);
+    fs::write(tree.join("file"), "two\n").unwrap();
+    touch(&tree.join("file"));
+    touch(&index);
+    let kept = lab.repository().commit_work(&left).unwrap();
+    let commit = head_of(&kept);
+    assert_eq!(lab.git(&["show", &format!("{commit}:file")]), "two");
+}
+
+#[test]
 fn work_that_is_not_finished_is_kept_and_stays_where_it_is() {
     let lab = Lab::new();
     let left = lab.begun(&lab.order("t-1"));
@@ -368,7 +390,7 @@ fn many_worktrees_are_made_at_once() {
     let repository = lab.repository();
     let began = Instant::now();
     std::thread::scope(|scope| {
-        for n in 0..6 {
+        for n in 0..12 {
             let order = Order {
                 branch: format!("cf/t{n}"),
                 ..lab.order(&format!("t{n}-1"))
@@ -382,7 +404,7 @@ fn many_worktrees_are_made_at_once() {
     });
     assert_eq!(
         lab.git(&["worktree", "list"]).lines().count(),
-        7,
+        13,
         "{:?}",
         began.elapsed()
     );
