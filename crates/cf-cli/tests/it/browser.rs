@@ -146,3 +146,47 @@ fn a_browser_runs_no_other_script_in_a_report() {
     );
     assert_eq!(browsed.requests, [""; 0]);
 }
+
+#[test]
+#[ignore = "needs chromium"]
+fn a_report_is_used_with_the_keyboard() {
+    // Without the policy, so that keys can be pressed by a script of the test's own.
+    let keys = "<script>
+        const press = (key, at) => at.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+        const said = [];
+        const region = document.querySelector('.chart .scroll');
+        press('ArrowRight', region);
+        said.push(document.activeElement.getAttribute('href'));
+        press('ArrowRight', document.activeElement);
+        said.push(document.activeElement.getAttribute('href'));
+        said.push(document.getElementById('told').textContent.slice(0, 14));
+        press('/', document.activeElement);
+        said.push(document.activeElement.name);
+        document.querySelectorAll('#tasks th button')[0].click();
+        said.push([...document.querySelectorAll('#tasks tbody b')].map((one) => one.textContent).join());
+        document.activeElement.value = 'never';
+        document.activeElement.dispatchEvent(new Event('input', { bubbles: true }));
+        said.push(location.hash, document.getElementById('count').textContent);
+        press('Escape', document.activeElement);
+        said.push(document.getElementById('count').textContent);
+        document.title = said.join(' | ');
+        </script></body>";
+    let (ws, page) = reported();
+    let unguarded = ws
+        .read("report.html")
+        .replace("Content-Security-Policy", "nothing")
+        .replace("</body>", keys);
+    let other = page.with_file_name("keys.html");
+    std::fs::write(&other, unguarded).unwrap();
+    let dom = browse(&other, "").dom;
+    let title = dom
+        .split("<title>")
+        .nth(1)
+        .and_then(|rest| rest.split("</title>").next());
+    assert_eq!(
+        title,
+        Some(
+            "#t-0 | #t-1 | bad, attempt 1 | find | bad,good,never | #find=never | 1 of 3 tasks | 3 of 3 tasks"
+        )
+    );
+}

@@ -1,11 +1,8 @@
-//! What reconciliation did, with its evidence; what was asked; and the settings.
+//! What reconciliation did, with its evidence.
 
-use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
-use cf_core::{BlockerStatus, format_duration};
 use serde_json::Value;
 
-use super::super::batch::interval;
 use super::super::time;
 use super::Report;
 use super::markup::{Hole, Markup, web_address};
@@ -91,103 +88,4 @@ fn fact(name: &str, value: &Value, page: &mut Markup) {
         None => page.put("{}", &[Hole::Text(&text)]),
     };
     page.raw("</span> ");
-}
-
-/// The questions about the batch's tasks; nothing when there are none.
-pub(super) fn questions(report: &Report) -> Option<Markup> {
-    if report.questions.is_empty() {
-        return None;
-    }
-    let mut page = Markup::new();
-    page.raw("<ul class=\"questions\">");
-    for question in &report.questions {
-        one_question(report, question, &mut page);
-    }
-    page.raw("</ul>");
-    Some(page)
-}
-
-fn one_question(report: &Report, question: &Blocker, page: &mut Markup) {
-    let (sign, class) = match question.status {
-        BlockerStatus::Open => ("?", "blocked"),
-        BlockerStatus::Answered | BlockerStatus::Resolved => ("✓", "completed"),
-    };
-    page.put(
-        "<li><span class=\"chip {}\">{} {}</span> ",
-        &[
-            Hole::Word(class),
-            Hole::Word(sign),
-            Hole::Word(question.status.as_str()),
-        ],
-    );
-    if let Some((at, task)) = report.task_of(question.task) {
-        page.put(
-            "<a href=\"#t-{}\">{}</a> ",
-            &[Hole::Int(at), Hole::Text(task.label.as_str())],
-        );
-    }
-    page.put(
-        "<span class=\"note\">asked by {} at {}</span><p class=\"said\">{}</p>",
-        &[
-            Hole::Word(question.asked_by.as_str()),
-            Hole::Text(&time::short(question.asked_at)),
-            Hole::Lines(&question.question),
-        ],
-    );
-    if let Some(answer) = &question.answer {
-        page.put("<p class=\"said answer\">{}</p>", &[Hole::Lines(answer)]);
-    }
-    page.raw("</li>");
-}
-
-/// What the batch ran with.
-pub(super) fn settings(report: &Report) -> Markup {
-    let settings = &report.batch.settings;
-    let limit = |limit: Option<std::time::Duration>| {
-        limit.map_or_else(|| "none".to_owned(), format_duration)
-    };
-    let facts = [
-        ("batch", report.batch.id.to_string()),
-        ("started", time::short(report.batch.started_at)),
-        (
-            "ended",
-            report
-                .batch
-                .ended_at
-                .map_or_else(|| "not yet".to_owned(), time::short),
-        ),
-        (
-            "exit code",
-            report
-                .batch
-                .exit_code
-                .map_or_else(|| "none yet".to_owned(), |code| code.to_string()),
-        ),
-        ("strategy", settings.strategy.to_string()),
-        ("at a time", settings.slots().to_string()),
-        (
-            "engine",
-            settings
-                .engine
-                .clone()
-                .unwrap_or_else(|| "each task's own".to_owned()),
-        ),
-        ("isolation", settings.isolation.to_string()),
-        ("on failure", settings.on_failure.to_string()),
-        ("retry", settings.retry.to_string()),
-        ("timeout", limit(settings.timeout)),
-        ("stall timeout", limit(settings.stall_timeout)),
-        ("reconcile", interval(settings.reconcile_interval)),
-        ("report made", time::short(report.made_at)),
-    ];
-    let mut page = Markup::new();
-    page.raw("<dl class=\"settings\">");
-    for (name, value) in facts {
-        page.put(
-            "<div><dt>{}</dt><dd>{}</dd></div>",
-            &[Hole::Word(name), Hole::Text(&value)],
-        );
-    }
-    page.raw("</dl>");
-    page
 }

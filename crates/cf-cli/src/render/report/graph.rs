@@ -166,8 +166,8 @@ fn node(report: &Report, at: usize, x: usize, y: usize, page: &mut Markup) {
             Hole::Word(standing.class()),
             Hole::Int(NODE_HEIGHT - 12),
             Hole::Word(standing.sign()),
-            Hole::Text(&text::shortened(&text::line(task.label.as_str()), 21)),
-            Hole::Text(&text::shortened(&text::line(&task.title), 25)),
+            Hole::Text(&text::shortened(&text::line(task.label.as_str()), 19)),
+            Hole::Text(&text::shortened(&text::line(&task.title), 23)),
         ],
     );
 }

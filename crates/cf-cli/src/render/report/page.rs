@@ -6,7 +6,7 @@
 use super::super::text;
 use super::markup::{Hole, Markup};
 use super::summary::{counted, summary};
-use super::{Report, actions, graph, tasks, timeline};
+use super::{Report, actions, graph, questions, settings, tasks, timeline};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
@@ -69,14 +69,14 @@ pub(crate) fn page(report: &Report) -> String {
         &actions::actions(report),
         &mut page,
     );
-    if let Some(questions) = actions::questions(report) {
+    if let Some(questions) = questions::questions(report) {
         section("questions", "Questions", &questions, &mut page);
     }
     section("all-tasks", "Tasks", &tasks::tasks(report), &mut page);
     section(
         "settings",
         "Settings",
-        &actions::settings(report),
+        &settings::settings(report),
         &mut page,
     );
     page.raw("</main>\n<script>");
