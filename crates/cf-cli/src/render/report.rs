@@ -222,13 +222,14 @@ impl Report {
             .count()
     }
 
-    /// How many agents were at work on average.
+    /// How many agents were at work on average, while any was.
     fn at_once(&self) -> f64 {
-        let took = self.took().as_secs_f64();
-        if took > 0.0 {
-            self.worked().as_secs_f64() / took
-        } else {
+        let intervals = self.attempts.iter();
+        let busy = slots::covered(intervals.map(|a| (a.stored.started_at, self.end_of(a))));
+        if busy.is_zero() {
             0.0
+        } else {
+            self.worked().as_secs_f64() / busy.as_secs_f64()
         }
     }
 

@@ -1,7 +1,11 @@
-//! Which slot an attempt had. The store does not say, so it follows from the times: an attempt gets the first slot that
-//! is free when it starts.
+//! Which slot an attempt had, and when any had one. The store does not say, so it follows from the times: an attempt gets
+//! the first slot that is free when it starts.
+
+use std::time::Duration;
 
 use cf_core::Timestamp;
+
+use super::super::time;
 
 /// The slot of each interval, counted from 0, in the order given; an interval without an end lasts for ever.
 ///
@@ -26,6 +30,19 @@ pub(super) fn pack(intervals: &[(Timestamp, Option<Timestamp>)]) -> Vec<usize> {
     slots
 }
 
+/// For how long at least one of the intervals lasted. Each is `(from, to)`.
+pub(super) fn covered(intervals: impl IntoIterator<Item = (Timestamp, Timestamp)>) -> Duration {
+    let mut sorted: Vec<(Timestamp, Timestamp)> = intervals.into_iter().collect();
+    sorted.sort_unstable();
+    let mut sum = Duration::ZERO;
+    let mut until = Timestamp::MIN;
+    for (from, to) in sorted {
+        sum += time::between(from.max(until), to);
+        until = until.max(to);
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +62,13 @@ mod tests {
             (at(20), Some(at(30))),
         ];
         assert_eq!(pack(&intervals), [0, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn what_overlaps_counts_once_and_a_gap_not_at_all() {
+        let intervals = [(20, 30), (0, 10), (5, 7), (8, 12)].map(|(from, to)| (at(from), at(to)));
+        assert_eq!(covered(intervals), Duration::from_millis(22));
+        assert_eq!(covered([]), Duration::ZERO);
     }
 
     proptest! {
