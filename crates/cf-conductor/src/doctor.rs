@@ -2,13 +2,12 @@
 //!
 //! Each check is a function that appends findings and fails for nothing: what cannot be looked at is a finding too.
 //! Nothing is changed by looking. [`clean`] removes what the check of leftovers found, which is only what nobody can
-//! miss: files of supervisors that are dead and that no attempt needs, locks of batches that have ended, and copies
-//! that an interrupted command left.
-//!
-//! Another kind of leftover is another function beside `leftovers::look`, added to [`examine`].
+//! miss: files of supervisors that are dead and that no attempt needs, locks of batches that have ended, copies that an
+//! interrupted command left, and worktrees that hold nothing of their own.
 
 mod leftovers;
 mod programs;
+mod trees;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -47,7 +46,7 @@ pub enum Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// What was looked at: `workspace`, `config`, `database`, `agents`, `git`, `github`, `attempts`, `disk`,
-    /// `leftovers`.
+    /// `worktrees`, `leftovers`.
     pub check: &'static str,
     /// How bad it is.
     pub level: Level,
@@ -109,6 +108,7 @@ pub fn examine(workspace: Option<&Workspace>, github: &GithubSource, path: &OsSt
         match Store::open_to_read(workspace) {
             Ok(store) => {
                 database(&store, &mut found);
+                trees::look(workspace, &store, &mut found);
                 let looked = store.read(|reader| {
                     links = reader.count_links()?;
                     attempts(workspace, reader, &mut found)?;

@@ -42,10 +42,9 @@ pub(super) fn run(args: &DoctorArgs, console: &Console) -> Ended {
             .collect()
     };
     examined.findings.splice(1..1, settings);
-    let cleaned = if args.fix {
-        doctor::clean(&examined.leftovers)
-    } else {
-        Vec::new()
+    let cleaned = match &found {
+        Some(workspace) if args.fix => doctor::clean(workspace, &examined.leftovers),
+        _ => Vec::new(),
     };
     if args.fix && !cleaned.is_empty() {
         after_cleaning(&mut examined, &cleaned);
@@ -91,7 +90,7 @@ fn after_cleaning(examined: &mut Examination, cleaned: &Cleaned) {
         Finding::problem(
             "leftovers",
             format!("{gone} removed, {left} not"),
-            "look at the permissions of .cf",
+            "each says why; look at the permissions of .cf",
         )
     };
     for old in examined
@@ -154,7 +153,7 @@ fn list(
     out: &mut impl std::io::Write,
 ) -> std::io::Result<()> {
     if cleaned.is_empty() {
-        for Leftover { path, what } in &examined.leftovers {
+        for Leftover { path, what, .. } in &examined.leftovers {
             writeln!(
                 out,
                 "{:20}{what}: {}",
@@ -163,7 +162,7 @@ fn list(
             )?;
         }
     }
-    for (Leftover { path, what }, result) in cleaned {
+    for (Leftover { path, what, .. }, result) in cleaned {
         let path = path.display().to_string();
         match result {
             Ok(()) => writeln!(out, "{:20}removed {what}: {}", "", text::line(&path))?,

@@ -198,7 +198,7 @@ fn only_what_nobody_needs_is_removed() {
     ws.write(young, "");
     ws.cf(["doctor"])
         .ok()
-        .says("3 files that nobody needs")
+        .says("3 things that nobody needs")
         .says(dead);
     assert!(ws.exists(dead), "looking changes nothing");
     let cleaned = ws.cf(["doctor", "--fix", "--json"]).json();
@@ -209,6 +209,30 @@ fn only_what_nobody_needs_is_removed() {
     ws.touch("a.go");
     batch.wait().ok();
     assert_eq!(ws.status("a"), "DONE", "its own supervisor's file stayed");
+}
+
+#[test]
+fn a_worktree_is_removed_only_when_nothing_would_be_lost_with_it() {
+    let ws = workspace().git();
+    ws.write("committed", "x");
+    ws.git_do(["add", "committed"]);
+    ws.git_do(["commit", "-q", "-m", "one"]);
+    assert!(findings(&examine(&ws, 0), "worktrees").is_empty());
+    for name in ["clean", "dirty"] {
+        let path = format!(".cf/worktrees/{name}");
+        ws.git_do(["worktree", "add", "-q", "--detach", &path]);
+    }
+    ws.write(".cf/worktrees/dirty/new", "nowhere else");
+    ws.cf(["doctor"])
+        .ok()
+        .says("work that is nowhere else is in dirty")
+        .says("worktree that holds nothing of its own: ")
+        .says(".cf/worktrees/clean");
+    let cleaned = ws.cf(["doctor", "--fix", "--json"]).json();
+    assert_eq!(findings(&cleaned, "leftovers"), ["ok: none; 1 removed"]);
+    assert!(!ws.exists(".cf/worktrees/clean"));
+    assert_eq!(ws.read(".cf/worktrees/dirty/new"), "nowhere else");
+    assert!(!ws.git_do(["worktree", "list"]).contains("worktrees/clean"));
 }
 
 #[test]

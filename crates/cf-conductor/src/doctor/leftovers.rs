@@ -23,6 +23,9 @@ pub struct Leftover {
     pub path: PathBuf,
     /// What it was, as a noun.
     pub what: &'static str,
+    /// The name of the worktree that it is, if it is one.
+    #[serde(skip)]
+    pub worktree: Option<String>,
 }
 
 /// Looks for what nobody needs: files of supervisors that are dead and that no open attempt names, locks of batches
@@ -42,7 +45,13 @@ pub(super) fn look(
         .into_iter()
         .map(|batch| batch.id)
         .collect();
-    let mut add = |path: PathBuf, what| found.leftovers.push(Leftover { path, what });
+    let mut add = |path: PathBuf, what| {
+        found.leftovers.push(Leftover {
+            path,
+            what,
+            worktree: None,
+        })
+    };
     for (path, name) in old_entries(workspace.supervisors()) {
         let id = name
             .strip_suffix(".sup")
@@ -79,7 +88,7 @@ pub(super) fn look(
     } else {
         let what = format!(
             "{count} {} that nobody needs",
-            if count == 1 { "file" } else { "files" }
+            if count == 1 { "thing" } else { "things" }
         );
         Finding::note("leftovers", what, "`cf doctor --fix` removes them")
     });
@@ -106,10 +115,16 @@ fn old_entries(folder: PathBuf) -> Vec<(PathBuf, String)> {
 }
 
 /// Removes what was found, and returns for each what went wrong, if anything did. A supervisor or conductor that came
-/// back to life in between keeps its file.
-pub fn clean(leftovers: &[Leftover]) -> Vec<(Leftover, std::result::Result<(), String>)> {
+/// back to life in between keeps its file, a worktree that holds something by now stays.
+pub fn clean(
+    workspace: &Workspace,
+    leftovers: &[Leftover],
+) -> Vec<(Leftover, std::result::Result<(), String>)> {
     let remove = |leftover: &Leftover| {
         let path = &leftover.path;
+        if let Some(name) = &leftover.worktree {
+            return super::trees::remove(workspace, name, path);
+        }
         if lock_held(path) {
             return Err("it is in use again".to_owned());
         }

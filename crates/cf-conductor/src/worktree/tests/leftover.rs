@@ -31,6 +31,8 @@ fn attempt_in_store(lab: &Lab, store: &mut Store, name: &str, is_over: bool) -> 
                 task,
                 batch,
                 engine: "shell".to_owned(),
+                format: crate::engine::SuccessRule::ExitZero,
+                resumes: None,
                 supervisor: identity,
             };
             let version = tx.reader().task(task)?.version;
