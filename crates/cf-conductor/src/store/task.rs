@@ -317,10 +317,8 @@ impl Reader<'_> {
     ) -> Result<()> {
         let mut edges = self.edges_by_task()?;
         let open = self.open_blockers_by_task()?;
-        let mut statement = self
-            .conn
-            .prepare_cached(&format!("{TASK} WHERE deleted_at_ms IS NULL ORDER BY pk"))
-            .doing("read the tasks")?;
+        let sql = format!("{TASK} WHERE deleted_at_ms IS NULL ORDER BY pk");
+        let mut statement = self.conn.prepare_cached(&sql).doing("read the tasks")?;
         let mut rows = statement.query([]).doing("read the tasks")?;
         while let Some(row) = rows.next().doing("read the tasks")? {
             let task = Task::from_row(row).doing("read a task")?;
@@ -420,9 +418,7 @@ impl Reader<'_> {
             .prepare_cached("SELECT task, depends_on FROM dependency")
             .doing("read dependencies")?;
         let rows = statement
-            .query_map([], |row| {
-                Ok((parsed(row, "task")?, parsed(row, "depends_on")?))
-            })
+            .query_map([], |row| Ok((parsed(row, 0)?, parsed(row, 1)?)))
             .doing("read dependencies")?;
         rows.collect::<rusqlite::Result<_>>()
             .doing("read dependencies")
