@@ -258,7 +258,7 @@ fn from_document(document: &Document, owner: Owner) -> Result<Layer, DocumentErr
         }
     }
     complaints.finish()?;
-    read_engines(document, &table, &origin, &mut layer);
+    read_engines(document, &table, &origin, &mut layer)?;
     Ok(layer)
 }
 
@@ -319,7 +319,7 @@ fn read_engines(
     table: &DeTable<'_>,
     origin: &dyn Fn(usize) -> Origin,
     layer: &mut Layer,
-) {
+) -> Result<(), DocumentError> {
     #[derive(serde::Deserialize)]
     struct Engines {
         #[serde(default)]
@@ -330,10 +330,25 @@ fn read_engines(
         .find(|(key, _)| key.get_ref().as_ref() == "engines")
         .and_then(|(_, value)| value.get_ref().as_table())
     else {
-        return;
+        return Ok(());
     };
-    let parsed: Engines =
-        toml::from_str(document.text()).expect("the same text was read as TOML just before");
+    // What was read as TOML just before may still hold a number that no integer holds.
+    let parsed: Engines = match toml::from_str(document.text()) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            let mut complaints = Complaints::new(document);
+            complaints.at(
+                &error.span().unwrap_or(0..0),
+                error
+                    .message()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
+            return complaints.finish();
+        }
+    };
     for (name, table) in parsed.engines {
         let line = spans
             .iter()
@@ -347,6 +362,7 @@ fn read_engines(
             },
         );
     }
+    Ok(())
 }
 
 /// Reads the `[batch]` table of a plan: the settings of a run, by their flags' names with `_`.

@@ -181,6 +181,19 @@ fn cycle_text(labels: &[String]) -> String {
 }
 
 impl StoreError {
+    /// Whether somebody else is writing at this moment.
+    pub fn is_busy(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        let Self::Sql {
+            source: rusqlite::Error::SqliteFailure(error, _),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        matches!(error.code, DatabaseBusy | DatabaseLocked)
+    }
+
     /// Whether trying again later can help: the database is locked, the disk is full, a read failed for a moment.
     pub fn is_transient(&self) -> bool {
         let Self::Sql {

@@ -231,9 +231,16 @@ impl Log {
 
     fn write(&mut self, bytes: &[u8], out: &mut impl io::Write) -> io::Result<()> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.open_line.extend_from_slice(piece);
-            // A line that is longer is shown in pieces, so that memory stays bounded.
-            if piece.ends_with(b"\n") || self.open_line.len() > CHUNK {
+            // A line that is longer is shown in pieces, so that memory stays bounded, and always in the same ones.
+            let mut rest = piece;
+            while self.open_line.len() + rest.len() > CHUNK {
+                let (fits, more) = rest.split_at(CHUNK - self.open_line.len());
+                self.open_line.extend_from_slice(fits);
+                self.finish(out)?;
+                rest = more;
+            }
+            self.open_line.extend_from_slice(rest);
+            if piece.ends_with(b"\n") {
                 self.finish(out)?;
             }
         }

@@ -255,3 +255,13 @@ fn fuzz_settings() {
         },
     );
 }
+
+#[test]
+fn a_number_that_no_integer_holds_is_said_and_no_crash() {
+    let said = read(
+        "[engines.x]\ncommand = ['x']\ny = 92233720368547758071\n",
+        Owner::Workspace,
+    )
+    .unwrap_err();
+    assert!(said.contains("config.toml:3: "), "{said}");
+}

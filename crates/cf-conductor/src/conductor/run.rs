@@ -48,6 +48,9 @@ const STORE_PAUSE: Duration = Duration::from_millis(200);
 /// After how many failed tries, a second apart, a batch without any supervisor gives up.
 const FAILED_STARTS: u32 = 10;
 
+/// How long others may keep the store busy before that is said.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// How long a batch that a signal stopped, and whose agents have ended, waits for a store that refuses.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
@@ -205,6 +208,7 @@ struct Conductor<'a> {
     next_tick: Option<Instant>,
     signals_seen: u32,
     store_trouble: bool,
+    trouble_told: bool,
     /// That an agent's files cannot be written was said, and none could be since.
     launch_trouble: bool,
     source_trouble: HashMap<String, String>,
@@ -291,6 +295,7 @@ impl<'a> Conductor<'a> {
             next_tick: None,
             signals_seen: 0,
             store_trouble: false,
+            trouble_told: false,
             launch_trouble: false,
             source_trouble: HashMap::new(),
             database: (path, inode),
@@ -1134,9 +1139,17 @@ impl<'a> Conductor<'a> {
     }
 
     fn store_is_not_well(&mut self, error: &StoreError) {
-        if !self.store_trouble {
-            self.store_trouble = true;
+        if !std::mem::replace(&mut self.store_trouble, true) {
             self.trouble_since = self.core.clock;
+        }
+        // Others who write are through in a moment, and nothing is lost by waiting for them.
+        let patience = if error.is_busy() {
+            PATIENCE
+        } else {
+            Duration::ZERO
+        };
+        let lasted = self.core.clock.saturating_sub(self.trouble_since);
+        if lasted >= patience && !std::mem::replace(&mut self.trouble_told, true) {
             self.observer.notice(&Notice::Unavailable {
                 what: "store".to_owned(),
                 why: crate::chain(error),
@@ -1145,8 +1158,8 @@ impl<'a> Conductor<'a> {
     }
 
     fn store_is_well(&mut self) {
-        if self.store_trouble {
-            self.store_trouble = false;
+        self.store_trouble = false;
+        if std::mem::take(&mut self.trouble_told) {
             self.observer.notice(&Notice::Available {
                 what: "store".to_owned(),
             });
