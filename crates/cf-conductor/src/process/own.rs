@@ -40,8 +40,8 @@ pub fn close_on_exec_all() {
     close_fds::set_fds_cloexec_threadsafe(3, &[]);
 }
 
-/// Whether this process was started with a signal ignored, as `nohup` and shells do. To be asked before anything listens
-/// to it.
+/// Whether this process was started with a signal ignored, as `nohup` and shells do. To be asked before anything
+/// listens to it.
 pub fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status
