@@ -73,7 +73,7 @@ fn one(options: &Options, base: &Path, round: u64) -> Result<String, Vec<String>
     let github = rng.once_in(3).then(ScriptedGithub::start);
     let mut extra = Vec::new();
     if let Some(github) = &github {
-        for issue in 1..=30 {
+        for issue in 1..=80 {
             github.issue(REPO, issue);
         }
         extra.extend(

@@ -108,8 +108,8 @@ impl LocalExecutor {
     ///
     /// # Errors
     ///
-    /// One could not be started. Those before it are; but one of them is let go again, because its conductor needs a part
-    /// of what the system is short of itself.
+    /// One could not be started. Those before it are; but one of them is let go again, because its conductor needs a
+    /// part of what the system is short of itself.
     pub fn warm(&mut self, count: usize) -> Result<(), ExecutorError> {
         while self.at_hand() < count {
             if let Err(error) = self.start() {
@@ -145,8 +145,8 @@ impl LocalExecutor {
         reaped
     }
 
-    /// Lets supervisors go on that somebody stopped (SIGSTOP) and that are stopped at two calls in a row. To be called now
-    /// and then: a stopped supervisor neither hears that its agent has ended nor keeps the agent's limits.
+    /// Lets supervisors go on that somebody stopped (SIGSTOP) and that are stopped at two calls in a row. To be called
+    /// now and then: a stopped supervisor neither hears that its agent has ended nor keeps the agent's limits.
     pub fn wake_the_stopped(&mut self) {
         for slot in self.slots.values_mut() {
             if matches!(slot.state, State::Busy { .. }) {

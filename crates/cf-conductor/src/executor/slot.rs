@@ -182,8 +182,8 @@ impl Slot {
         }
     }
 
-    /// Lets it go on if it was found stopped before and still is. Nobody but it can end what it runs, keep its limits and
-    /// say how it ended.
+    /// Lets it go on if it was found stopped before and still is. Nobody but it can end what it runs, keep its limits
+    /// and say how it ended.
     pub(super) fn wake_if_still_stopped(&mut self) {
         let pid = match &self.who {
             Who::Own { child, .. } => Some(child.id().cast_signed()),
