@@ -1,8 +1,8 @@
 //! The guide, followed to the letter: every chapter in a folder of its own, every command line run, and what it shows
 //! compared with what is printed.
 //!
-//! Fenced `sh` blocks are run as they stand, by a shell that stops at the first failure. HTML comments above a block say
-//! what a reader does by hand: `file NAME` writes the `toml` block below into a file, `exit N` names the exit code,
+//! Fenced `sh` blocks are run as they stand, by a shell that stops at the first failure. HTML comments above a block
+//! say what a reader does by hand: `file NAME` writes the `toml` block below into a file, `exit N` names the exit code,
 //! `background` leaves the block running for those below that say `second shell`. A `text` block shows lines of what
 //! the `sh` block above prints, `…` for anything.
 

@@ -139,13 +139,17 @@ fn filter(report: &Report, page: &mut Markup) {
 /// The patterns by which attempts and outcomes differ without colour, and the tip of an arrow.
 const PATTERNS: &str = "<svg class=\"patterns\" aria-hidden=\"true\"><defs>\
     <pattern id=\"hatch\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-    <rect class=\"ground failed\" width=\"7\" height=\"7\"/><rect class=\"stroke failed\" width=\"2\" height=\"7\"/></pattern>\
+    <rect class=\"ground failed\" width=\"7\" height=\"7\"/>\
+    <rect class=\"stroke failed\" width=\"2\" height=\"7\"/></pattern>\
     <pattern id=\"dots\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\">\
-    <rect class=\"ground blocked\" width=\"7\" height=\"7\"/><circle class=\"stroke blocked\" cx=\"2\" cy=\"2\" r=\"1.3\"/></pattern>\
+    <rect class=\"ground blocked\" width=\"7\" height=\"7\"/>\
+    <circle class=\"stroke blocked\" cx=\"2\" cy=\"2\" r=\"1.3\"/></pattern>\
     <pattern id=\"stripes\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\">\
-    <rect class=\"ground cancelled\" width=\"5\" height=\"5\"/><rect class=\"stroke cancelled\" width=\"1\" height=\"5\"/></pattern>\
+    <rect class=\"ground cancelled\" width=\"5\" height=\"5\"/>\
+    <rect class=\"stroke cancelled\" width=\"1\" height=\"5\"/></pattern>\
     <pattern id=\"rules\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\">\
-    <rect class=\"ground skipped\" width=\"5\" height=\"5\"/><rect class=\"stroke skipped\" width=\"5\" height=\"1\"/></pattern>\
+    <rect class=\"ground skipped\" width=\"5\" height=\"5\"/>\
+    <rect class=\"stroke skipped\" width=\"5\" height=\"1\"/></pattern>\
     <marker id=\"arrow\" viewBox=\"0 0 6 6\" refX=\"1\" refY=\"3\" markerWidth=\"6\" markerHeight=\"6\" orient=\"auto\">\
     <path d=\"M0 0 6 3 0 6z\"/></marker></defs></svg>";
 

@@ -1,5 +1,5 @@
-//! Which slot an attempt had, and when any had one. The store does not say, so it follows from the times: an attempt gets
-//! the first slot that is free when it starts.
+//! Which slot an attempt had, and when any had one. The store does not say, so it follows from the times: an attempt
+//! gets the first slot that is free when it starts.
 
 use std::time::Duration;
 
