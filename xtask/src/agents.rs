@@ -9,8 +9,8 @@ use crate::ci::Mode;
 use crate::problem::Problem;
 use crate::repo::{Repo, must, on_path};
 
-/// The programs and their versions. A lock file would not do: npm leaves programs for other machines out of it, and then
-/// refuses it. Each of the three has no dependency but itself for one machine, of the same version.
+/// The programs and their versions. A lock file would not do: npm leaves programs for other machines out of it, and
+/// then refuses it. Each of the three has no dependency but itself for one machine, of the same version.
 const PACKAGES: &str = "crates/cf-cli/tests/agents/package.json";
 
 /// The same for a machine that may have no Node.js.

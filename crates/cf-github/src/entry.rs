@@ -258,8 +258,8 @@ impl Entry {
     }
 }
 
-/// How long to wait before looking again for something that was gone on so many looks in a row. None for the first looks:
-/// they follow each other as those at anything else do, since three of them are worth a warning.
+/// How long to wait before looking again for something that was gone on so many looks in a row. None for the first
+/// looks: they follow each other as those at anything else do, since three of them are worth a warning.
 fn look_again(how: GoneHow, looks: u32) -> Option<Duration> {
     let doublings = looks.checked_sub(3)?.min(16);
     // Permissions are given while somebody waits for it; what was deleted stays so.

@@ -5,8 +5,8 @@ use test_case::test_case;
 
 use crate::workspace;
 
-/// A program that stands for Claude Code. For attempt N it keeps its prompt in `prompt.N`, its arguments in `args.N` and
-/// its home in `home.N`, does what `do.N` says, and ends well in the session `s-1`.
+/// A program that stands for Claude Code. For attempt N it keeps its prompt in `prompt.N`, its arguments in `args.N`
+/// and its home in `home.N`, does what `do.N` says, and ends well in the session `s-1`.
 fn fake_claude(ws: &Workspace) {
     ws.program(
         "claude",

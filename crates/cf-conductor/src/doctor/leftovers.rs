@@ -50,7 +50,7 @@ pub(super) fn look(
             path,
             what,
             worktree: None,
-        })
+        });
     };
     for (path, name) in old_entries(workspace.supervisors()) {
         let id = name

@@ -40,8 +40,8 @@ pub struct EngineConfig {
     pub grants: GrantsConfig,
     /// The flag that is followed by the model's name, such as `--model`; or words that contain `{model}`.
     pub model_flag: Option<Words>,
-    /// The flag that is followed by the id of a session to be continued; or words that contain `{session}`; or no words,
-    /// and sessions are not continued.
+    /// The flag that is followed by the id of a session to be continued; or words that contain `{session}`; or no
+    /// words, and sessions are not continued.
     pub resume_flag: Option<Words>,
     /// Which home folder it sees.
     pub home: Option<Home>,

@@ -64,8 +64,8 @@ pub(crate) fn keep(tx: &mut Tx<'_>, saved: &Saved) -> Result<()> {
 }
 
 /// Asks GitHub now about everything that these tasks are linked to, waiting for it, and caches the answers. What is
-/// fresh costs nothing. With `takes_comments`, the comments that came are stored with them, to be told by the next pass.
-/// Returns what a person should hear, a line each.
+/// fresh costs nothing. With `takes_comments`, the comments that came are stored with them, to be told by the next
+/// pass. Returns what a person should hear, a line each.
 ///
 /// # Errors
 ///

@@ -240,8 +240,8 @@ impl RecordFile {
     /// It cannot be made, is a symbolic link, or somebody else holds the lock.
     pub fn create(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK;
-        // Whoever asks whether the lock is held takes it for a moment, so one refusal is not the answer; and who removes
-        // files that nobody holds may have had this one between its making and its lock.
+        // Whoever asks whether the lock is held takes it for a moment, so one refusal is not the answer; and who
+        // removes files that nobody holds may have had this one between its making and its lock.
         let mut tries = 0;
         let file = loop {
             let file = inside::open(path, flags, Mode::RUSR | Mode::WUSR)?;

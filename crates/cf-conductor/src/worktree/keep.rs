@@ -328,9 +328,9 @@ impl Repository {
             source,
         };
         let own = place.git_dir.join("index");
-        // The copy knows which files have not changed, which saves reading them all. It has to be as old as the original:
-        // git reads a file that was changed no earlier than the index was written, and believes the others unchanged
-        // when their size and the second of their last change are.
+        // The copy knows which files have not changed, which saves reading them all. It has to be as old as the
+        // original: git reads a file that was changed no earlier than the index was written, and believes the others
+        // unchanged when their size and the second of their last change are.
         if place.is_known && own.is_file() {
             copy_with_age(&own, &index).map_err(system)?;
         } else {
