@@ -2,7 +2,7 @@
 
 use cf_testkit::{Workspace, process};
 
-use crate::{sleeper, until, waiter, workspace};
+use crate::{until, waiter, workspace};
 
 /// The exit code that a script wrote into a file.
 fn code_in(ws: &Workspace, name: &str) -> i32 {
@@ -220,7 +220,8 @@ fn agents_that_run_side_by_side_ask_for_cf_all_at_once() {
 #[test]
 fn a_store_that_vanishes_stops_the_agents_and_ends_with_1() {
     let ws = workspace();
-    ws.add("a", &format!("rm -rf .cf; {}", sleeper("a")));
+    // It says who it is first: from then on it may be stopped at any moment.
+    ws.add("a", "echo $$ >> a.pid; rm -rf .cf; sleep 60");
     let batch = ws.start(["a"]);
     let pid = ws.wait_for_pid("a.pid");
     batch.wait().code(1);
