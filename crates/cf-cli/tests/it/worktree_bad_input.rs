@@ -227,6 +227,25 @@ fn an_agent_that_removes_its_worktree_has_failed_and_its_commits_are_kept() {
 }
 
 #[test]
+fn work_that_cannot_be_committed_is_no_success_and_stays_where_it_is() {
+    let ws = repository();
+    ws.add("a", "echo work > work; git init -q inner; echo x > inner/x");
+    ws.run(["a"]).code(3);
+    ws.ended("a", "FAILED", "its work could not be committed");
+    let tree = tree(&ws, "a");
+    assert_eq!(tree["removed"], false);
+    assert!(
+        std::path::Path::new(tree["path"].as_str().unwrap())
+            .join("inner/x")
+            .exists()
+    );
+    assert_eq!(
+        in_commit(&ws, tree["rescue"].as_str().unwrap(), "work"),
+        "work\n"
+    );
+}
+
+#[test]
 fn an_agent_that_cut_itself_off_does_not_reach_the_checkout() {
     let ws = repository();
     let before = users(&ws);

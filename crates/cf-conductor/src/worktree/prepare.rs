@@ -10,7 +10,7 @@ use cf_core::AttemptId;
 
 use super::git::{GitError, place};
 use super::keep::Leaving;
-use super::repository::Repository;
+use super::repository::{Repository, patiently};
 use super::{Kept, full, rescue_ref};
 
 /// What a worktree is to be made of.
@@ -237,18 +237,15 @@ impl Repository {
         {
             // Only this is done under the lock: filling a folder takes as long as the repository is large.
             let lock = self.lock()?;
-            self.common("add a worktree")
-                .holding(lock.hold()?)
-                .args([
-                    "worktree",
-                    "add",
-                    "--no-checkout",
-                    "--detach",
-                    "--end-of-options",
-                ])
-                .arg(&tree)
-                .arg(start)
-                .bytes()?;
+            patiently(|| {
+                self.common("add a worktree")
+                    .holding(lock.hold()?)
+                    .args(["worktree", "add", "--no-checkout", "--detach"])
+                    .arg("--end-of-options")
+                    .arg(&tree)
+                    .arg(start)
+                    .bytes()
+            })?;
         }
         let git_dir = self.git_dir(&order.name).ok_or_else(|| gone(&tree))?;
         let call = |what| self.git.call(what, &tree).args(place(&git_dir, &tree));

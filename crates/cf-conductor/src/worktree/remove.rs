@@ -1,7 +1,7 @@
 //! The end of a worktree's folder: only when nothing is lost with it.
 
 use super::git::{GitError, place};
-use super::repository::{Repository, changed};
+use super::repository::{Repository, changed, patiently};
 
 impl Repository {
     /// Removes a worktree when its attempt is over and nothing in it would be lost: everything in it is committed or
@@ -68,11 +68,13 @@ impl Repository {
             };
         }
         let lock = self.lock()?;
-        self.common("remove a worktree")
-            .holding(lock.hold()?)
-            .args(["worktree", "remove", "--force", "--end-of-options"])
-            .arg(&tree)
-            .bytes()?;
+        patiently(|| {
+            self.common("remove a worktree")
+                .holding(lock.hold()?)
+                .args(["worktree", "remove", "--force", "--end-of-options"])
+                .arg(&tree)
+                .bytes()
+        })?;
         Ok(())
     }
 }

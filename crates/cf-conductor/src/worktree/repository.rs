@@ -15,6 +15,9 @@ use crate::workspace::{Workspace, open_lock};
 /// The time between two looks whether a lock is free.
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// How often something is tried again that somebody else's git may be in the way of for milliseconds.
+const TRIES: u32 = 4;
+
 /// The repository of a workspace, and how git is called there.
 #[derive(Clone, Debug)]
 pub struct Repository {
@@ -293,11 +296,12 @@ impl Repository {
     /// is half there.
     pub(super) fn listed(&self) -> Result<Vec<Listed>, GitError> {
         let lock = self.lock()?;
-        let said = self
-            .common("list the worktrees")
-            .holding(lock.hold()?)
-            .args(["worktree", "list", "--porcelain"])
-            .bytes()?;
+        let said = patiently(|| {
+            self.common("list the worktrees")
+                .holding(lock.hold()?)
+                .args(["worktree", "list", "--porcelain"])
+                .bytes()
+        })?;
         let mut list: Vec<Listed> = Vec::new();
         for line in said.split(|byte| *byte == b'\n') {
             if let Some(path) = line.strip_prefix(b"worktree ") {
@@ -356,6 +360,18 @@ impl Lock {
             source,
         })
     }
+}
+
+/// Does something about worktrees that git refuses while somebody else (a person, an agent) adds or removes one of
+/// their own: it is tried again for a moment.
+pub(super) fn patiently<T>(work: impl Fn() -> Result<T, GitError>) -> Result<T, GitError> {
+    for _ in 0..TRIES {
+        match work() {
+            Err(GitError::Failed { .. }) => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    work()
 }
 
 /// The files in the output of `git status --porcelain=v1 -z`.
