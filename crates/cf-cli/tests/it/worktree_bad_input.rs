@@ -338,12 +338,14 @@ fn a_database_from_before_worktrees_is_migrated_after_a_copy() {
     let ws = repository();
     ws.add("a", "touch made");
     ws.sql_do(
-        "DROP TABLE worktree; ALTER TABLE batch DROP COLUMN base; \
-         DELETE FROM refinery_schema_history WHERE version = 3; PRAGMA user_version = 2;",
+        "DROP TABLE worktree; ALTER TABLE batch DROP COLUMN base; DROP INDEX attempt_used; \
+         ALTER TABLE attempt DROP COLUMN format; ALTER TABLE attempt DROP COLUMN cached_tokens; \
+         ALTER TABLE attempt DROP COLUMN output_tokens; ALTER TABLE attempt DROP COLUMN resumes; \
+         DELETE FROM refinery_schema_history WHERE version > 2; PRAGMA user_version = 2;",
     );
     assert_eq!(ws.status("a"), "READY");
     assert!(ws.exists(".cf/state.db.v2"));
-    assert_eq!(ws.sql("PRAGMA user_version"), "3");
+    assert_eq!(ws.sql("PRAGMA user_version"), "4");
     ws.run(["a"]).ok();
     assert_eq!(tree(&ws, "a")["branch"], "cf/a");
 }
