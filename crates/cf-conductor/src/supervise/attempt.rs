@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cf_core::Ending;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 
 use super::clock::{ActiveClock, TICK};
 use super::gate;
@@ -377,7 +377,17 @@ impl<'a> Run<'a> {
         let begun = self.clock.active();
         if !grace.is_zero() {
             sent.term_at_ms = Some(now_ms());
-            tree::running(part).iter().for_each(tree::ask_to_end);
+            // The agent is this process's own child, so its number is nobody else's and it need not be looked for.
+            let told = (matches!(part, Part::All) && self.ending.is_none()).then_some(self.agent);
+            if let Some(agent) = told {
+                let _ = kill_process(agent, Signal::TERM);
+            }
+            for process in tree::running(part) {
+                if told.is_none_or(|agent| agent.as_raw_pid() != process.pid) {
+                    tree::send(&process, Signal::TERM);
+                }
+                tree::wake(&process);
+            }
             point("stop.signalled");
             loop {
                 self.reap();

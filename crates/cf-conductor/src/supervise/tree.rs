@@ -42,9 +42,8 @@ fn is_name(name: &str, process: &Stat) -> bool {
     !name.is_empty() && name.as_bytes()[..name.len().min(15)] == *process.name.as_bytes()
 }
 
-/// Asks a process to end. One that is stopped is woken, or it would never hear of it.
-pub(super) fn ask_to_end(process: &Stat) {
-    send(process, Signal::TERM);
+/// Wakes a process that is stopped: it would never hear of what it was sent.
+pub(super) fn wake(process: &Stat) {
     if process.state == b'T' {
         send(process, Signal::CONT);
     }
