@@ -144,14 +144,14 @@ impl GitHubReconciler {
             .collect())
     }
 
-    fn see(
+    fn see<'t>(
         &self,
         reader: &Reader<'_>,
         asked: &Asked,
-        task: &LinkedTask,
+        task: &'t LinkedTask,
         answers: &[Answer],
         untold: u32,
-    ) -> Result<Vec<Seen>> {
+    ) -> Result<Vec<Seen<'t>>> {
         let by_hand = if answers.iter().any(observe::is_closed) {
             reader.set_ready_by_hand(asked.task)?
         } else {
@@ -214,7 +214,7 @@ fn finding(
     asked: &Asked,
     status: TaskStatus,
     phase: Phase,
-    seen: &[Seen],
+    seen: &[Seen<'_>],
     decision: Decision,
 ) -> ReconciliationResult {
     let evidence = deciding(seen, &decision).map_or(Evidence::None, Seen::evidence);
@@ -229,9 +229,9 @@ fn finding(
 }
 
 /// The link that a decision rests on: of several that closed, the one that closed last.
-fn deciding<'s>(seen: &'s [Seen], decision: &Decision) -> Option<&'s Seen> {
-    let is_new = |seen: &&Seen| seen.observation.closure == cf_reconcile::Closure::New;
-    let state = |seen: &Seen| seen.observation.state;
+fn deciding<'s, 'r>(seen: &'s [Seen<'r>], decision: &Decision) -> Option<&'s Seen<'r>> {
+    let is_new = |seen: &&Seen<'_>| seen.observation.closure == cf_reconcile::Closure::New;
+    let state = |seen: &Seen<'_>| seen.observation.state;
     let last = |fits: &dyn Fn(LinkState) -> bool| {
         seen.iter()
             .filter(is_new)

@@ -1,5 +1,6 @@
 //! From an answer about a link to the few values that the table asks for.
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
@@ -28,18 +29,18 @@ pub(crate) struct Surroundings {
 
 /// What is known about one link, with what its finding rests on.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct Seen<'r> {
     pub observation: LinkObservation,
     /// Until when the agent has time to end by itself.
     pub settles_at: Option<Timestamp>,
     /// When it was closed or merged.
     pub ended_at: Option<Timestamp>,
-    link: Link,
+    link: Cow<'r, Link>,
     state: Option<ItemState>,
     updated_at: Option<Timestamp>,
 }
 
-impl Seen {
+impl Seen<'_> {
     /// What a finding about it rests on.
     pub(crate) fn evidence(&self) -> Evidence {
         let (state, state_reason) = match &self.state {
@@ -62,13 +63,13 @@ impl Seen {
 }
 
 /// Observes a link, and the pull requests that were found through it.
-pub(crate) fn observe(
+pub(crate) fn observe<'r>(
     around: &Surroundings,
-    row: &LinkRow,
+    row: &'r LinkRow,
     answer: &Answer,
     question_open: bool,
     overruled: Option<Overruled>,
-) -> Vec<Seen> {
+) -> Vec<Seen<'r>> {
     let (known, freshness) = match answer {
         Answer::Known(known) => (Some(known), Freshness::Fresh),
         Answer::Unknown { last, .. } => (last.as_ref(), Freshness::Stale),
@@ -84,21 +85,25 @@ pub(crate) fn observe(
             observation: LinkObservation::new(state),
             settles_at: None,
             ended_at: None,
-            link: row.link.clone(),
+            link: Cow::Borrowed(&row.link),
             state: None,
             updated_at: None,
         }];
     };
-    let link = Link {
-        kind: known.item.kind,
-        ..row.link.clone()
+    let link = if known.item.kind == row.link.kind {
+        Cow::Borrowed(&row.link)
+    } else {
+        Cow::Owned(Link {
+            kind: known.item.kind,
+            ..row.link.clone()
+        })
     };
     let caused = if question_open {
         Caused::Block
     } else {
         around.caused
     };
-    let one = |link: Link, state: &ItemState, item: Option<&Item>, origin, caused| {
+    let one = |link: Cow<'r, Link>, state: &ItemState, item: Option<&Item>, origin, caused| {
         let (settle, settles_at) = settle(around, state, known.read_at);
         let observation = LinkObservation {
             origin,
@@ -138,6 +143,7 @@ pub(crate) fn observe(
             number: pr.number,
             kind: LinkKind::Pr,
         };
+        let link = Cow::Owned(link);
         one(link, &pr.state, None, Origin::ThroughIssue, Caused::Nothing)
     });
     std::iter::once(own).chain(found).collect()
