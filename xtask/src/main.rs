@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test`, `test-integration`, `ci`, `bench` and `torture`.
+//! The project's own chores: `cargo xtask test`, `test-integration`, `ci`, `bench`, `torture` and `fuzz`.
 //!
 //! Every check is one named function that answers with one line, or with a problem and a hint. Nothing here is part of
 //! the product, and nothing in the product knows of it.

@@ -63,7 +63,7 @@ pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
         } else {
             // Also without a finding: what has ended is settled.
             let only = (!only.is_empty()).then(|| only.clone());
-            finish_pass(&workspace, look.batch, only, console)?;
+            finish_pass(&mut setup, look.batch, only, console)?;
         }
     }
     Ok(0)

@@ -15,7 +15,7 @@ use cf_conductor::workspace::Workspace;
 use cf_core::TaskLabel;
 use serde_json::json;
 
-use super::batch::finish_pass;
+use super::batch::{finish_pass, setup_of};
 use super::events::LOOK;
 use super::{Ended, find_task};
 use crate::args::work::{LogsArgs, StopTaskArgs};
@@ -78,7 +78,8 @@ fn wait_for_end(
             return Ok(false);
         }
         if workspace.conductor_of(now.batch).is_none() {
-            match finish_pass(workspace, now.batch, Some(vec![now.task]), console) {
+            let mut setup = setup_of(workspace)?;
+            match finish_pass(&mut setup, now.batch, Some(vec![now.task]), console) {
                 // Somebody was faster, and acts on the request.
                 Ok(()) | Err(CliError::Conductor(ConductorError::Conducted { .. })) => {}
                 Err(error) => return Err(error),

@@ -414,14 +414,15 @@ fn newest_unfinished(store: &Store) -> Result<BatchId, CliError> {
 }
 
 /// Lets what has ended be settled, and the sources' findings be applied, in a batch whose conductor is gone; nothing of
-/// it is started. With a list, only these tasks are looked after.
+/// it is started. With a list, only these tasks are looked after. What a source of `setup` was told just before is as
+/// fresh here as it was then.
 pub(in crate::commands) fn finish_pass(
-    workspace: &Workspace,
+    setup: &mut Setup,
     id: BatchId,
     only: Option<Vec<TaskId>>,
     console: &Console,
 ) -> Result<(), CliError> {
-    let store = Store::open(workspace)?;
+    let store = Store::open(&setup.workspace)?;
     let tasks = store.read(|reader| reader.batch_task_views(id))?;
     let labels = tasks
         .iter()
@@ -435,16 +436,10 @@ pub(in crate::commands) fn finish_pass(
     let mut shown = Watched::new(
         &console.without_json(),
         tasks.len() as u64,
-        workspace.clone(),
+        setup.workspace.clone(),
         labels,
     );
-    let ended = conductor::conduct(
-        &mut setup_of(workspace)?,
-        store,
-        id,
-        &Goal::Pass(only),
-        &mut shown,
-    );
+    let ended = conductor::conduct(setup, store, id, &Goal::Pass(only), &mut shown);
     shown.finish();
     ended?;
     Ok(())
