@@ -1,8 +1,9 @@
 //! Named points at which this program can be made to die, so that tests crash it at every step of the recovery
 //! protocol on purpose.
 //!
-//! The rows of `docs/recovery.md` have their points, but for those of worktrees, GitHub and imports: an intent or an outcome is an event, with one point inside the
-//! transaction that stores it and one after the commit; an effect has a point of its own. [`POINTS`] lists them all.
+//! The rows of `docs/recovery.md` have their points, but for those of worktrees, GitHub and imports: an intent or an
+//! outcome is an event, with one point inside the transaction that stores it and one after the commit; an effect has a
+//! point of its own. [`POINTS`] lists them all.
 //! A program without the feature `fault-points` has no points: the calls compile to nothing, and no environment
 //! variable is read. Release builds cannot have the feature.
 //!
