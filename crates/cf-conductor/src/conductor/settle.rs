@@ -96,6 +96,11 @@ impl Core {
                 return Ok(());
             }
             running.stage = Stage::Agent;
+            if let Some(running) = self.running.get_mut(&task) {
+                // Its end may come again, when its work is kept.
+                running.stage = Stage::Agent;
+                running.agent_result = None;
+            }
             judged = &of_the_agent;
         }
         let ours = self

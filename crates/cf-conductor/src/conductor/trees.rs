@@ -352,3 +352,6 @@ pub(super) fn question(what: &str, files: &[String]) -> String {
         files.join(", ")
     )
 }
+
+#[cfg(test)]
+mod tests;
