@@ -16,6 +16,7 @@
 //! answer. Everything here blocks, and is to be called where that is no harm.
 
 mod git;
+mod inner;
 mod keep;
 mod leftover;
 mod merge;

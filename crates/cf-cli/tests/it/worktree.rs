@@ -380,3 +380,34 @@ fn without_isolation_nothing_of_git_is_touched() {
     assert!(ws.exists("a"));
     assert_eq!(ws.attempts("a")[0]["worktree"], Value::Null);
 }
+
+#[test]
+fn work_is_built_on_through_a_task_that_was_done_by_hand() {
+    let ws = repository();
+    ws.add("a", "echo a > a");
+    ws.task("b").run("touch b").after("a").add();
+    ws.task("c").run("cat a > seen").after("b").add();
+    ws.run(["a"]).ok();
+    ws.set("b", "DONE");
+    ws.run(["c"]).ok();
+    assert_eq!(in_commit(&ws, "cf/c", "seen"), "a\n");
+}
+
+#[test]
+fn a_repository_that_an_agent_made_is_not_lost() {
+    let ws = repository();
+    ws.add(
+        "a",
+        "mkdir inner; cd inner; git init -q; git -c user.name=t -c user.email=t commit -q --allow-empty -m inner; \
+         cd ..; git add --all; touch made",
+    );
+    ws.run(["a"]).code(3);
+    ws.ended("a", "FAILED", "inner is a git repository of its own");
+    let tree = tree(&ws, "a");
+    assert_eq!(tree["removed"], false);
+    assert_eq!(in_commit(&ws, tree["rescue"].as_str().unwrap(), "made"), "");
+    // Nor by whoever tidies up later.
+    ws.run(["a", "--force"]).code(3);
+    let path = std::path::Path::new(tree["path"].as_str().unwrap());
+    assert!(path.join("inner/.git/HEAD").exists());
+}

@@ -65,8 +65,9 @@ pub(super) struct Tidy {
     pub attempt: AttemptId,
     /// Its folder's name.
     pub name: String,
-    /// Whether no agent was ever in it; else it is removed only when nothing would be lost.
-    pub is_unused: bool,
+    /// The commit that its agent was to start from; none when it never came to that, so that nobody was ever in it.
+    /// Else it is removed only when nothing would be lost.
+    pub base: Option<String>,
 }
 
 /// What became of an attempt's work.
@@ -95,20 +96,15 @@ impl Core {
         let Some(tree) = &running.tree else {
             return Ok(false);
         };
-        if judged.result.end == AttemptEnd::NeverStarted && running.agent_result.is_none() {
-            self.tidies.push(Tidy {
-                attempt: running.attempt,
-                name: tree.name.clone(),
-                is_unused: true,
-            });
-            return Ok(false);
-        }
-        if judged.kept.is_some() {
+        let never_started =
+            judged.result.end == AttemptEnd::NeverStarted && running.agent_result.is_none();
+        if never_started || judged.kept.is_some() {
             if judged.result.end != AttemptEnd::Unclean {
+                let row = tx.reader().worktree(running.attempt)?;
                 self.tidies.push(Tidy {
                     attempt: running.attempt,
                     name: tree.name.clone(),
-                    is_unused: false,
+                    base: row.and_then(|row| row.base),
                 });
             }
             return Ok(false);
@@ -268,18 +264,30 @@ pub(super) fn order(
     base: &str,
 ) -> Result<Order> {
     let mut parts = Vec::new();
-    for on in reader.depends_on(task)? {
-        if let Some(work) = reader.finished_work(on)?
-            && let Some(head) = work.head
-        {
-            parts.push((
-                work.attempt,
-                Part {
-                    label: reader.label(on)?.to_string(),
-                    branch: work.branch,
-                    head,
-                },
-            ));
+    let (mut ahead, mut seen) = (reader.depends_on(task)?, HashSet::from([task]));
+    while let Some(on) = ahead.pop() {
+        if !seen.insert(on) {
+            continue;
+        }
+        match reader.finished_work(on)? {
+            Some(Worktree {
+                attempt,
+                branch,
+                head: Some(head),
+                ..
+            }) => {
+                let label = reader.label(on)?.to_string();
+                parts.push((
+                    attempt,
+                    Part {
+                        label,
+                        branch,
+                        head,
+                    },
+                ));
+            }
+            // A person may have made it DONE without work on a branch; what it builds on is built on all the same.
+            _ => ahead.extend(reader.depends_on(on)?),
         }
     }
     // In the order in which they were finished, as far as attempts tell: the same each time.

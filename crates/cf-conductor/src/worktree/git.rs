@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use watched::Watched;
+use watched::{TOO_MUCH, Watched};
 
 /// Which repository git works on, and what it does there, is said by the arguments alone: what a hook or a shell has in
 /// its environment about another one does not count. The list is `git rev-parse --local-env-vars` less the
@@ -190,6 +190,8 @@ impl Git {
             .env("GIT_ASKPASS", "true")
             .env("GIT_EDITOR", "true")
             .env("GIT_MERGE_AUTOEDIT", "no")
+            // What it says is matched, and only in this language its words stay the same.
+            .env("LC_ALL", "C")
             .current_dir(folder)
             .process_group(0)
             .stdin(Stdio::null())
@@ -300,13 +302,30 @@ impl Call<'_> {
         let mut watched = Watched::new(child).map_err(system)?;
         let begun = Instant::now();
         loop {
-            if watched.wait(LOOK).map_err(system)? {
-                let status = watched.child.wait().map_err(system)?;
-                return Ok((status, watched.out.read, watched.err.read));
-            }
-            if let Err(error) = self.git.go_on(what, begun) {
-                watched.end();
-                return Err(error);
+            let looked = watched
+                .wait(LOOK)
+                .and_then(|ended| {
+                    if watched.out.is_over() {
+                        return Err(io::Error::other(TOO_MUCH));
+                    }
+                    Ok(ended)
+                })
+                .map_err(system);
+            match looked {
+                Ok(true) => {
+                    let status = watched.child.wait().map_err(system)?;
+                    return Ok((status, watched.out.read, watched.err.read));
+                }
+                Ok(false) => {
+                    if let Err(error) = self.git.go_on(what, begun) {
+                        watched.end();
+                        return Err(error);
+                    }
+                }
+                Err(error) => {
+                    watched.end();
+                    return Err(error);
+                }
             }
         }
     }

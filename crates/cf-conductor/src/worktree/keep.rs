@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::git::{Call, GitError, place};
 use super::repository::Repository;
@@ -75,6 +76,7 @@ impl Repository {
         let tip = self.tip(&left.branch)?;
         let head = self.head(&place, left, tip.as_deref())?;
         let (tree, _) = self.snapshot(&place, &head, Careful::Yes)?;
+        self.refuse_inner(&left.base, &tree)?;
         let commit = if self.has_tree(&head, &tree)? {
             head
         } else {
@@ -221,7 +223,7 @@ impl Repository {
             return Ok(());
         }
         let lock = self.lock()?;
-        self.clear_stale_lock(&full(branch));
+        self.clear_stale_lock(&full(branch))?;
         self.common("move the branch of a task")
             .holding(lock.hold()?)
             .args(["update-ref", "-m", "cf: the work of a task"])
@@ -232,7 +234,7 @@ impl Repository {
 
     fn set_ref(&self, reference: &str, commit: &str) -> Result<(), GitError> {
         let lock = self.lock()?;
-        self.clear_stale_lock(reference);
+        self.clear_stale_lock(reference)?;
         self.common("keep the work of an attempt")
             .holding(lock.hold()?)
             .args(["update-ref", reference, commit])
@@ -241,22 +243,26 @@ impl Repository {
     }
 
     /// Removes the lock file of a ref that a git left which was killed. While the lock of the repository is held no git
-    /// of cf holds it, and nobody else changes the refs of cf for longer than an instant.
-    fn clear_stale_lock(&self, reference: &str) {
+    /// of cf holds it, and nobody else changes the refs of cf for longer than an instant. One from the future is from
+    /// before the clock was set.
+    fn clear_stale_lock(&self, reference: &str) -> Result<(), GitError> {
         let file = self.common.join(format!("{reference}.lock"));
         let age = || {
             fs::symlink_metadata(&file)
                 .and_then(|meta| meta.modified())
                 .ok()
-                .map(|at| at.elapsed().unwrap_or_default())
+                .map(|at| at.elapsed().unwrap_or(STALE))
         };
+        let begun = Instant::now();
         while let Some(age) = age() {
             if age >= STALE {
                 let _ = fs::remove_file(&file);
-                return;
+                break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            self.git.go_on("wait for the lock of a ref", begun)?;
+            std::thread::sleep(Duration::from_millis(20));
         }
+        Ok(())
     }
 
     fn place(&self, left: &Leaving) -> Place {
@@ -423,4 +429,4 @@ enum Careful {
 }
 
 /// After how long a lock file of a ref is nobody's any more. git holds one for milliseconds.
-const STALE: std::time::Duration = std::time::Duration::from_secs(2);
+const STALE: Duration = Duration::from_secs(2);

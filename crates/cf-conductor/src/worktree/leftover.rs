@@ -82,7 +82,7 @@ pub fn leftovers(repository: &Repository, store: &Store) -> Result<Vec<Leftover>
             Standing::Live
         } else if !path.exists() {
             Standing::Prunable
-        } else if repository.is_clean(&name)? {
+        } else if repository.is_clean(&name, row.and_then(|row| row.base.as_deref()))? {
             Standing::Clean
         } else {
             Standing::Dirty
@@ -111,7 +111,12 @@ pub fn remove_leftover(
         .into_iter()
         .find(|left| left.name == name);
     match found.map(|left| left.standing) {
-        Some(Standing::Clean | Standing::Prunable) => Ok(repository.remove_if_clean(name)?),
+        Some(Standing::Clean | Standing::Prunable) => {
+            let rows = store.read(|reader| reader.worktrees_left())?;
+            let base = rows.into_iter().find(|row| row.name == name);
+            let base = base.and_then(|row| row.base);
+            Ok(repository.remove_if_clean(name, base.as_deref())?)
+        }
         Some(Standing::Live | Standing::Dirty) => Ok(false),
         None => Ok(true),
     }

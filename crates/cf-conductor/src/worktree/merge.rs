@@ -1,7 +1,18 @@
 //! Bringing the work of a task into the user's checkout: the only thing here that changes it, and only when asked to.
 
-use super::git::{Call, GitError};
+use super::git::{self, Call, GitError};
 use super::repository::{Repository, changed};
+
+/// What git keeps while something goes on in a checkout that takes more than one command, what that is, and the command
+/// by which it goes on.
+const UNDER_WAY: [(&str, &str, &str); 6] = [
+    ("MERGE_HEAD", "a merge", "merge"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick", "cherry-pick"),
+    ("REVERT_HEAD", "a revert", "revert"),
+    ("rebase-merge", "a rebase", "rebase"),
+    ("rebase-apply", "a rebase", "rebase"),
+    ("sequencer", "a cherry-pick or a revert", "cherry-pick"),
+];
 
 /// What became of one merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +39,9 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// HEAD is detached, something is changed and not committed, or git refuses.
+    /// Something is under way there, HEAD is detached, something is changed and not committed, or git refuses.
     pub fn ready_to_merge(&self) -> Result<String, GitError> {
+        self.refuse_under_way()?;
         let branch = self.branch()?.ok_or_else(|| GitError::Refused {
             what: "no branch is checked out that work could be merged into: HEAD is detached"
                 .to_owned(),
@@ -52,6 +64,27 @@ impl Repository {
         Ok(branch)
     }
 
+    /// Refuses to do anything in a checkout in which the user is in the middle of something: that is theirs to end, and
+    /// git takes its remains for those of a merge of cf's.
+    fn refuse_under_way(&self) -> Result<(), GitError> {
+        let git_dir = self
+            .here("find out what is under way in the checkout")
+            .args(["rev-parse", "--absolute-git-dir"])
+            .bytes()?;
+        let git_dir = git::path(git_dir.trim_ascii_end());
+        for (mark, what, command) in UNDER_WAY {
+            if std::fs::symlink_metadata(git_dir.join(mark)).is_ok() {
+                return Err(GitError::Refused {
+                    what: format!("{what} is under way in the checkout"),
+                    hint: Some(format!(
+                        "end it or undo it first: `git {command} --continue`, or `git {command} --abort`"
+                    )),
+                });
+            }
+        }
+        Ok(())
+    }
+
     /// Merges a commit into the branch that is checked out. Hooks are not run.
     ///
     /// # Errors
@@ -63,6 +96,7 @@ impl Repository {
             return Ok(Merged::Already);
         }
         let lock = self.lock()?;
+        self.refuse_under_way()?;
         let merged = self
             .here("merge the work of a task")
             .holding(lock.hold()?)

@@ -4,6 +4,7 @@ mod agents;
 mod dependencies;
 mod leftover;
 mod limits;
+mod losses;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -178,7 +179,7 @@ fn the_work_of_an_attempt_ends_on_its_branch_and_the_checkout_stays_as_it_was() 
         kept,
         "twice is once"
     );
-    assert!(repository.remove_if_clean("t-1").unwrap());
+    assert!(repository.remove_if_clean("t-1", None).unwrap());
     assert!(!tree.exists());
     assert_eq!(lab.users(), before);
     assert_eq!(lab.git(&["worktree", "list"]).lines().count(), 1);
@@ -222,7 +223,7 @@ fn work_that_is_not_finished_is_kept_and_stays_where_it_is() {
     assert_eq!(repository.rescue(&left).unwrap(), kept);
     assert_eq!(lab.git(&["rev-parse", reference]), commit, "twice is once");
     assert!(
-        !repository.remove_if_clean("t-1").unwrap(),
+        !repository.remove_if_clean("t-1", None).unwrap(),
         "a dirty one stays"
     );
     assert!(tree.join("half").exists());
@@ -287,7 +288,7 @@ fn finished_work_whose_folder_is_gone_is_kept_before_the_branch_is_taken_again()
     fs::write(lab.tree("t-1").join("done"), "work\n").unwrap();
     let repository = lab.repository();
     let kept = repository.commit_work(&first).unwrap();
-    assert!(repository.remove_if_clean("t-1").unwrap());
+    assert!(repository.remove_if_clean("t-1", None).unwrap());
     let order = Order {
         is_ours: true,
         older: vec![Older {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cf_core::{AttemptEnd, AttemptId};
@@ -22,7 +23,8 @@ use super::Conductor;
 use crate::executor::{Fate, Note};
 use crate::settings::Settings;
 use crate::store::{Durability, StoreError};
-use crate::worktree::{self, Cancel, GitError, Order, Ready, Repository, Unready};
+use crate::workspace::Workspace;
+use crate::worktree::{self, Cancel, Git, GitError, Order, Ready, Repository, Unready};
 
 /// How long worktrees that are being removed are waited for at the end of a batch.
 const LAST: Duration = Duration::from_secs(10);
@@ -36,8 +38,8 @@ pub(super) enum Done {
     Taken(AttemptId, Result<(), (GitError, Whose)>),
     /// The work of an ended attempt is kept; its end can be settled.
     Kept(Box<Judged>),
-    /// A worktree was looked at, and this says whether it is gone.
-    Tidied(AttemptId, bool),
+    /// Worktrees were looked at, and those of these attempts are gone.
+    Tidied(Vec<AttemptId>),
 }
 
 /// Whose a branch is that could not be taken.
@@ -55,10 +57,28 @@ struct Starting {
     cancel: Cancel,
 }
 
+/// The repository, looked for when it is first needed.
+#[derive(Debug)]
+struct Find {
+    workspace: Workspace,
+    git: Git,
+    found: Arc<OnceLock<Repository>>,
+}
+
+impl Find {
+    fn repository(&self) -> Result<Repository, GitError> {
+        if let Some(known) = self.found.get() {
+            return Ok(known.clone());
+        }
+        let found = Repository::of(&self.workspace, self.git.clone())?;
+        Ok(self.found.get_or_init(|| found).clone())
+    }
+}
+
 /// What git does at the moment.
 #[derive(Debug, Default)]
 pub(super) struct Trees {
-    repository: Option<Repository>,
+    repository: Arc<OnceLock<Repository>>,
     works: JoinSet<Done>,
     starting: HashMap<AttemptId, Starting>,
     /// What came back and could not be stored yet.
@@ -74,26 +94,29 @@ impl Trees {
 
     /// Where a process of an attempt starts: in its worktree, or in the workspace.
     pub(super) fn directory(&self, setup: &Setup, launch: &Launch) -> PathBuf {
-        match (&launch.tree, &self.repository) {
+        match (&launch.tree, self.repository.get()) {
             (Some(tree), Some(repository)) => repository.directory(&tree.name),
             (Some(tree), None) => setup.workspace.worktrees().join(&tree.name),
             (None, _) => setup.workspace.root().to_owned(),
         }
     }
 
-    /// The repository, looked for when it is first needed.
+    /// How the repository is found, which asks git and so is done on another thread than the loop's.
+    fn find(&self, setup: &Setup, settings: &Settings) -> Find {
+        Find {
+            workspace: setup.workspace.clone(),
+            git: trees::git(settings).cut_short_by(&self.stop),
+            found: Arc::clone(&self.repository),
+        }
+    }
+
+    /// The repository, before there is a loop.
     pub(super) fn repository(
-        &mut self,
+        &self,
         setup: &Setup,
         settings: &Settings,
     ) -> Result<Repository, GitError> {
-        if let Some(known) = &self.repository {
-            return Ok(known.clone());
-        }
-        let found =
-            Repository::of(&setup.workspace, trees::git(settings))?.cut_short_by(&self.stop);
-        self.repository = Some(found.clone());
-        Ok(found)
+        self.find(setup, settings).repository()
     }
 
     /// Ends what is being made for an attempt that is not to start any more.
@@ -128,14 +151,18 @@ impl Conductor<'_> {
     /// Has the worktree of an attempt made; its agent starts when it is there.
     pub(super) fn prepare_tree(&mut self, launch: Launch) {
         match self.order_for(&launch) {
-            Ok((repository, order)) => {
+            Ok(order) => {
                 let cancel = Cancel::default();
-                let repository = repository.cut_short_by(&cancel);
                 let attempt = launch.attempt;
-                let what = order.clone();
-                self.trees
-                    .works
-                    .spawn_blocking(move || Done::Prepared(attempt, repository.prepare(&what)));
+                let find = self.trees.find(self.setup, &self.core.settings);
+                let (what, short) = (order.clone(), cancel.clone());
+                self.trees.works.spawn_blocking(move || {
+                    let prepared = find
+                        .repository()
+                        .map_err(Unready::Git)
+                        .and_then(|found| found.cut_short_by(&short).prepare(&what));
+                    Done::Prepared(attempt, prepared)
+                });
                 let starting = Starting {
                     launch,
                     order,
@@ -147,11 +174,7 @@ impl Conductor<'_> {
         }
     }
 
-    fn order_for(&mut self, launch: &Launch) -> Result<(Repository, Order), Box<Fate>> {
-        let repository = self
-            .trees
-            .repository(self.setup, &self.core.settings)
-            .map_err(|error| Box::new(refused(&error)))?;
+    fn order_for(&self, launch: &Launch) -> Result<Order, Box<Fate>> {
         let Some(tree) = &launch.tree else {
             return Err(Box::new(Fate::NeverStarted));
         };
@@ -171,7 +194,7 @@ impl Conductor<'_> {
             .transpose()
         });
         match order {
-            Ok(Some(order)) => Ok((repository, order)),
+            Ok(Some(order)) => Ok(order),
             Ok(None) => Err(Box::new(Fate::SpawnFailed {
                 error: "the batch has no commit that worktrees start from".to_owned(),
                 passing: false,
@@ -214,56 +237,60 @@ impl Conductor<'_> {
                 return;
             }
         };
-        match self.trees.repository(self.setup, &self.core.settings) {
-            Ok(repository) => {
-                self.trees.works.spawn_blocking(move || {
-                    judged.kept = Some(kept(&repository, &left, is_finished));
-                    Done::Kept(Box::new(judged))
-                });
-            }
-            Err(error) => {
-                judged.kept = Some(Kept::Failed {
+        let find = self.trees.find(self.setup, &self.core.settings);
+        self.trees.works.spawn_blocking(move || {
+            judged.kept = Some(match find.repository() {
+                Ok(repository) => kept(&repository, &left, is_finished),
+                Err(error) => Kept::Failed {
                     why: crate::chain(&error),
                     reference: None,
-                });
-                self.pending.push(judged);
-            }
-        }
+                },
+            });
+            Done::Kept(Box::new(judged))
+        });
     }
 
     /// Has what is left of earlier worktrees removed, as far as nothing is lost with it: their conductors may have come
     /// to their ends before they did so. Those of the batch's own tasks are looked after when these start again.
     pub(super) fn tidy_leftovers(&mut self) -> Result<(), ConductorError> {
-        if self.core.settings.isolation != cf_core::Isolation::Worktree {
+        if self.core.settings.isolation != cf_core::Isolation::Worktree || self.only_pass {
             return Ok(());
         }
-        for row in self.store.read(|reader| reader.worktrees_left())? {
-            if !row.is_live && !self.core.schedule.knows(row.task) {
-                self.tidy(Tidy {
-                    attempt: row.attempt,
-                    is_unused: !row.has_run,
-                    name: row.name,
-                });
-            }
-        }
+        // From here on it is known where in a worktree a verification starts. Why it is not found is said when it is used.
+        let _ = self.trees.repository(self.setup, &self.core.settings);
+        let mut left = self.store.read(|reader| reader.worktrees_left())?;
+        left.retain(|row| !row.is_live && !self.core.schedule.knows(row.task));
+        self.tidy_all(left.into_iter().map(|row| Tidy {
+            attempt: row.attempt,
+            name: row.name,
+            base: row.base,
+        }));
         Ok(())
     }
 
     /// Has a worktree removed, if nothing is lost with it.
     pub(super) fn tidy(&mut self, tidy: Tidy) {
-        let Ok(repository) = self.trees.repository(self.setup, &self.core.settings) else {
+        self.tidy_all([tidy]);
+    }
+
+    /// Has worktrees removed one after the other, as far as nothing is lost with them.
+    fn tidy_all(&mut self, tidies: impl IntoIterator<Item = Tidy>) {
+        let tidies: Vec<Tidy> = tidies.into_iter().collect();
+        if tidies.is_empty() {
             return;
-        };
+        }
+        let find = self.trees.find(self.setup, &self.core.settings);
         self.trees.works.spawn_blocking(move || {
-            let gone = if tidy.is_unused {
-                repository.remove(&tidy.name).map(|()| true)
-            } else {
-                repository.remove_if_clean(&tidy.name)
+            let Ok(repository) = find.repository() else {
+                return Done::Tidied(Vec::new());
             };
-            if let Err(error) = &gone {
-                tracing::warn!(worktree = %tidy.name, error = %crate::chain(error), "cannot remove a worktree");
-            }
-            Done::Tidied(tidy.attempt, gone.unwrap_or(false))
+            Done::Tidied(
+                tidies
+                    .into_iter()
+                    .filter(|tidy| is_removed(&repository, tidy))
+                    .map(|tidy| tidy.attempt)
+                    .collect(),
+            )
         });
     }
 
@@ -295,15 +322,13 @@ impl Conductor<'_> {
             }
             Done::Taken(attempt, Ok(())) => {
                 if let Some(starting) = self.trees.starting.remove(attempt) {
-                    for older in &starting.order.older {
-                        if !older.is_removed && !older.is_live {
-                            self.tidy(Tidy {
-                                attempt: older.left.attempt,
-                                name: older.left.name.clone(),
-                                is_unused: !older.has_run,
-                            });
-                        }
-                    }
+                    let left = starting.order.older.iter();
+                    let left = left.filter(|older| !older.is_removed && !older.is_live);
+                    self.tidy_all(left.map(|older| Tidy {
+                        attempt: older.left.attempt,
+                        name: older.left.name.clone(),
+                        base: Some(older.left.base.clone()).filter(|base| !base.is_empty()),
+                    }));
                     if self.is_to_start(*attempt) {
                         self.launch(&starting.launch);
                     } else {
@@ -332,8 +357,11 @@ impl Conductor<'_> {
                 self.pending.push((**judged).clone());
                 Ok(())
             }
-            Done::Tidied(attempt, true) => self.store_aside(|tx| tx.worktree_removed(*attempt)),
-            Done::Tidied(_, false) => Ok(()),
+            Done::Tidied(gone) if gone.is_empty() => Ok(()),
+            Done::Tidied(gone) => self.store_aside(|tx| {
+                gone.iter()
+                    .try_for_each(|attempt| tx.worktree_removed(*attempt))
+            }),
         }
     }
 
@@ -366,7 +394,7 @@ impl Conductor<'_> {
             }
             Ok(())
         })?;
-        let Some(repository) = self.trees.repository.clone() else {
+        let Some(repository) = self.trees.repository.get().cloned() else {
             return Ok(());
         };
         if let Some(starting) = self.trees.starting.get(&attempt) {
@@ -454,6 +482,18 @@ fn refused(error: &GitError) -> Fate {
             passing: false,
         },
     }
+}
+
+/// Removes a worktree, if nothing is lost with it. Returns whether it is gone.
+fn is_removed(repository: &Repository, tidy: &Tidy) -> bool {
+    let gone = match &tidy.base {
+        None => repository.remove(&tidy.name).map(|()| true),
+        Some(base) => repository.remove_if_clean(&tidy.name, Some(base)),
+    };
+    if let Err(error) = &gone {
+        tracing::warn!(worktree = %tidy.name, error = %crate::chain(error), "cannot remove a worktree");
+    }
+    gone.unwrap_or(false)
 }
 
 fn kept(repository: &Repository, left: &worktree::Leaving, is_finished: bool) -> Kept {

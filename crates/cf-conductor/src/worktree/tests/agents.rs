@@ -48,7 +48,7 @@ fn a_worktree_that_its_agent_removed_is_no_success_and_its_commits_are_kept() {
         lab.git(&["show", &format!("{}:work", ref_of(&kept))]),
         "done"
     );
-    assert!(repository.remove_if_clean("t-1").unwrap());
+    assert!(repository.remove_if_clean("t-1", None).unwrap());
     assert_eq!(lab.git(&["worktree", "list"]).lines().count(), 1);
 }
 

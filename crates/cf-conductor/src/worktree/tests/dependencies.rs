@@ -11,7 +11,7 @@ fn finished(lab: &Lab, name: &str, branch: &str, file: &str, text: &str) -> Part
     fs::write(lab.tree(name).join(file), text).unwrap();
     let repository = lab.repository();
     let kept = repository.commit_work(&left).unwrap();
-    assert!(repository.remove_if_clean(name).unwrap());
+    assert!(repository.remove_if_clean(name, None).unwrap());
     Part {
         label: branch.trim_start_matches("cf/").to_owned(),
         branch: branch.to_owned(),

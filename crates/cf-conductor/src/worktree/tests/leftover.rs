@@ -123,7 +123,7 @@ fn a_commit_that_nobody_else_has_keeps_its_worktree() {
     lab.git_in(&tree, &["checkout", "-q", "--detach"]);
     lab.git_in(&tree, &["commit", "-q", "--allow-empty", "-m", "mine"]);
     let repository = lab.repository();
-    assert!(!repository.remove_if_clean("t-1").unwrap());
+    assert!(!repository.remove_if_clean("t-1", None).unwrap());
     lab.git_in(&tree, &["branch", "kept"]);
-    assert!(repository.remove_if_clean("t-1").unwrap());
+    assert!(repository.remove_if_clean("t-1", None).unwrap());
 }

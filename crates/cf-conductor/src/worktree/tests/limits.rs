@@ -51,3 +51,52 @@ fn what_hangs_is_ended_by_the_limit_and_by_a_cancel() {
         .to_string();
     assert!(error.contains("it was stopped"), "{error}");
 }
+
+#[test]
+fn what_prints_without_end_is_ended() {
+    let git = Git::new(Duration::from_mins(5), None, Cancel::default());
+    let temp = tempfile::tempdir().unwrap();
+    let error = git
+        .call("print", temp.path())
+        .args(["-c", "alias.endless=!yes", "endless"])
+        .bytes()
+        .unwrap_err();
+    let error = crate::chain(&error);
+    assert!(error.contains("more than 256 MiB"), "{error}");
+    // What it says beside that is read for as long as it may take, and mostly dropped.
+    let git = Git::new(Duration::from_millis(300), None, Cancel::default());
+    let error = git
+        .call("complain", temp.path())
+        .args(["-c", "alias.endless=!yes >&2", "endless"])
+        .bytes()
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("did not end within"), "{error}");
+}
+
+#[test]
+fn git_speaks_the_language_in_which_it_is_understood() {
+    let git = Git::new(Duration::from_mins(1), None, Cancel::default());
+    let temp = tempfile::tempdir().unwrap();
+    let said = git
+        .call("speak", temp.path())
+        .args(["-c", "alias.speak=!echo \"$LC_ALL\"", "speak"])
+        .text()
+        .unwrap();
+    assert_eq!(said, "C");
+}
+
+#[test]
+fn a_lock_file_from_the_future_is_removed() {
+    let lab = Lab::new();
+    let order = lab.order("t-1");
+    let repository = lab.repository();
+    let ready = repository.prepare(&order).unwrap();
+    fs::create_dir_all(lab.root().join(".git/refs/heads/cf")).unwrap();
+    let lock = lab.root().join(".git/refs/heads/cf/a.lock");
+    let file = fs::File::create(&lock).unwrap();
+    file.set_modified(std::time::SystemTime::now() + Duration::from_hours(1))
+        .unwrap();
+    repository.take_branch(&order, &ready).unwrap();
+    assert!(!lock.exists());
+}
