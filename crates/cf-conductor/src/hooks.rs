@@ -24,10 +24,11 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::conductor::{Notice, Observer};
+use crate::engine::withheld;
 use crate::store::event::Event;
 use crate::workspace::Workspace;
 
-/// The variable that holds the secret of the webhook. Like every `CF_*` it goes to no agent; nor to a command here.
+/// The variable that holds the secret of the webhook. Like every `CF_*` it goes to no program that is started.
 pub const SECRET_VARIABLE: &str = "CF_WEBHOOK_SECRET";
 
 /// How long a command may take when nothing else is said, and how long the batch's end waits for those under way.
@@ -177,10 +178,10 @@ impl<'o> Hooked<'o> {
         environment: &[(OsString, OsString)],
         observer: &'o mut dyn Observer,
     ) -> Self {
-        let is_ours = |name: &OsString| name == SECRET_VARIABLE;
+        let withheld = withheld(environment.iter().map(|(name, value)| (&**name, &**value)));
         let environment = environment
             .iter()
-            .filter(|(name, value)| !is_ours(name) && !crate::engine::is_tracker_token(name, value))
+            .filter(|(name, _)| !withheld.contains(&**name))
             .cloned()
             .collect();
         Self {
@@ -292,7 +293,8 @@ impl Observer for Hooked<'_> {
 fn body(kind: &str, event: &Event, shared: &Shared) -> String {
     let mut told = serde_json::to_value(event).expect("an event is JSON");
     told["at"] = format!("{:.3}", event.at).into();
-    json!({ "hook": kind, "workspace": shared.root, "event": told }).to_string()
+    let workspace = shared.root.to_string_lossy();
+    json!({ "hook": kind, "workspace": workspace, "event": told }).to_string()
 }
 
 fn offer(queue: &SyncSender<Call>, call: Call, shared: &Shared) {

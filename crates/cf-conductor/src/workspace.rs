@@ -213,12 +213,14 @@ impl Workspace {
         {
             return false;
         }
-        std::process::Command::new("git")
-            .args(["ls-files", "-z", "--", FOLDER])
+        let mut git = std::process::Command::new("git");
+        crate::engine::withhold(&mut git);
+        git.args(["-c", "core.fsmonitor=false", "ls-files", "-z", "--", FOLDER])
             .current_dir(&self.root)
             .env_remove("GIT_DIR")
             .env_remove("GIT_INDEX_FILE")
             .env_remove("GIT_WORK_TREE")
+            .env("GIT_NO_LAZY_FETCH", "1")
             .stdin(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
             .output()

@@ -74,6 +74,8 @@ fn without_a_workspace_it_says_how_to_make_one() {
 fn agents_are_asked_for_their_versions_and_get_no_token() {
     let ws = workspace().with([
         ("GH_TOKEN", "token-of-mine"),
+        ("SAME", "token-of-mine"),
+        ("CF_WEBHOOK_SECRET", "secret-of-mine"),
         ("GITHUB_API_URL", "http://127.0.0.1:9"),
     ]);
     ws.program(
@@ -91,7 +93,8 @@ fn agents_are_asked_for_their_versions_and_get_no_token() {
         agents[1].starts_with("problem: gemini: ") && agents[1].ends_with("fails at --version"),
         "{agents:?}"
     );
-    assert!(!ws.read("codex.env").contains("token-of-mine"));
+    let env = ws.read("codex.env");
+    assert!(!env.contains("-of-mine") && !env.contains("CF_"), "{env}");
     let github = &findings(&examined, "github")[0];
     assert!(
         github.starts_with("note: github.com: token from GH_TOKEN: "),

@@ -145,6 +145,8 @@ fn a_hook_gets_no_token_and_may_ask_cf() {
     let ws = workspace().with([
         ("GH_TOKEN", "token-of-mine"),
         ("CF_WEBHOOK_SECRET", "secret-of-mine"),
+        ("SAME_TOKEN", "token-of-mine"),
+        ("SAME_SECRET", "secret-of-mine"),
     ]);
     ws.config("reconcile_github = false\n[hooks]\non_task_end = 'env > hook.env; cf tasks show a --json > shown'\n");
     ws.add("a", "env > a.env");

@@ -411,3 +411,29 @@ fn a_repository_that_an_agent_made_is_not_lost() {
     let path = std::path::Path::new(tree["path"].as_str().unwrap());
     assert!(path.join("inner/.git/HEAD").exists());
 }
+
+#[test]
+fn a_filter_that_git_runs_for_cf_gets_no_token() {
+    let ws = crate::empty_folder()
+        .with([
+            ("GH_TOKEN", "token-of-mine"),
+            ("SAME", "token-of-mine"),
+            ("CF_WEBHOOK_SECRET", "secret-of-mine"),
+        ])
+        .git()
+        .init();
+    ws.config("isolation = 'worktree'\nreconcile_github = false\n");
+    ws.write(".gitattributes", "*.txt filter=spy\n");
+    ws.write("a.txt", "a");
+    ws.git_do(["add", ".gitattributes", "a.txt"]);
+    ws.git_do(["commit", "-q", "-m", "spied on"]);
+    let seen = ws.root().join("seen");
+    let spy = format!("env >> '{}'; cat", seen.display());
+    ws.git_do(["config", "filter.spy.smudge", &spy]);
+    ws.git_do(["config", "filter.spy.clean", &spy]);
+    ws.add("a", "true");
+    ws.run(["a"]).ok();
+    let env = ws.read("seen");
+    assert!(env.contains("GIT_TERMINAL_PROMPT=0"), "cf's own git ran it");
+    assert!(!env.contains("-of-mine"), "{env}");
+}

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Examination, Finding};
-use crate::engine::{agents_on_path, find_program, is_tracker_token};
+use crate::engine::{agents_on_path, find_program, withhold};
 use crate::workspace::Workspace;
 
 /// How long a program may take to tell its version. Agents are large scripts, and start slowly on a busy machine.
@@ -116,11 +116,7 @@ fn version(program: &Path, limit: Duration) -> Result<String, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .process_group(0);
-    for (name, value) in std::env::vars_os() {
-        if is_tracker_token(&name, &value) {
-            command.env_remove(name);
-        }
-    }
+    withhold(&mut command);
     let mut child = command
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;

@@ -1,12 +1,15 @@
-//! The environment of an agent: the caller's, cleaned, and what `cf` adds.
+//! The environment of an agent: the caller's, cleaned, and what `cf` adds. What is taken out of it goes to no other
+//! program either that `cf` starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::process::Command;
 
 use cf_core::{AttemptId, BatchId, TaskId, TaskKey};
 
 use super::{Engine, Home};
+use crate::hooks::SECRET_VARIABLE;
 
 /// Variables that hold a tracker's token, by the programs that read them.
 const TOKEN_NAMES: [&str; 11] = [
@@ -82,7 +85,7 @@ pub struct CfVariables<'a> {
 }
 
 /// Whether a variable holds a tracker's token: by its name, or by how its value begins.
-pub fn is_tracker_token(name: &OsStr, value: &OsStr) -> bool {
+fn is_tracker_token(name: &OsStr, value: &OsStr) -> bool {
     let by_name = name
         .to_str()
         .is_some_and(|name| TOKEN_NAMES.contains(&name.to_ascii_uppercase().as_str()));
@@ -91,6 +94,39 @@ pub fn is_tracker_token(name: &OsStr, value: &OsStr) -> bool {
         || TOKEN_PREFIXES
             .iter()
             .any(|prefix| value.starts_with(prefix.as_bytes()))
+}
+
+/// The names of the variables that hold a secret of `cf`'s, or tell `cf` something: tracker tokens, every `CF_*` (the
+/// webhook's secret is one), and whatever else has the value of such a token or of that secret.
+pub fn withheld<'v>(
+    variables: impl IntoIterator<Item = (&'v OsStr, &'v OsStr)>,
+) -> BTreeSet<&'v OsStr> {
+    let variables: Vec<_> = variables.into_iter().collect();
+    let secrets: BTreeSet<&OsStr> = variables
+        .iter()
+        .filter(|(name, value)| {
+            !value.is_empty() && (is_tracker_token(name, value) || *name == SECRET_VARIABLE)
+        })
+        .map(|(_, value)| *value)
+        .collect();
+    variables
+        .into_iter()
+        .filter(|(name, value)| {
+            is_tracker_token(name, value)
+                || name.as_encoded_bytes().starts_with(b"CF_")
+                || secrets.contains(value)
+        })
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// Takes what is withheld out of what a command inherits. Every program that `cf` starts for itself goes through this:
+/// git runs whatever filter an agent wrote into `.git/config`.
+pub fn withhold(command: &mut Command) {
+    let variables: Vec<_> = std::env::vars_os().collect();
+    for name in withheld(variables.iter().map(|(name, value)| (&**name, &**value))) {
+        command.env_remove(name);
+    }
 }
 
 /// The whole environment of an agent, sorted by name.
@@ -107,25 +143,22 @@ pub fn agent_environment(
     cf: &CfVariables<'_>,
 ) -> Vec<(OsString, OsString)> {
     let caller: Vec<_> = caller.into_iter().collect();
-    let mut secrets = BTreeSet::new();
-    for (name, value) in &caller {
-        if is_tracker_token(name, value) && !value.is_empty() {
-            secrets.insert(value.clone());
-        }
-    }
+    let secret: BTreeSet<OsString> =
+        withheld(caller.iter().map(|(name, value)| (&**name, &**value)))
+            .into_iter()
+            .map(OsStr::to_owned)
+            .collect();
     let passed = |name: &OsStr| engine.pass_env.iter().any(|passed| name == passed.as_str());
-    let unwanted = |name: &OsStr, value: &OsString| {
+    let unwanted = |name: &OsStr| {
         let known = name.to_str().unwrap_or_default();
-        is_tracker_token(name, value)
-            || secrets.contains(value)
-            || name.as_encoded_bytes().starts_with(b"CF_")
+        secret.contains(name)
             || GIT_PLACE.contains(&known)
             || engine.env_remove.iter().any(|removed| removed == known)
             || (engine.home == Home::Attempt && HOMES.contains(&known))
     };
     let mut variables: BTreeMap<OsString, OsString> = caller
         .into_iter()
-        .filter(|(name, value)| passed(name) || !unwanted(name, value))
+        .filter(|(name, _)| passed(name) || !unwanted(name))
         .collect();
     // The shell's idea of where it was is not where the agent starts, and some programs believe it.
     variables.remove(OsStr::new("OLDPWD"));

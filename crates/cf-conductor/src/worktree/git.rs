@@ -1,4 +1,4 @@
-//! Calls of the program `git`: a clean environment, no hook, no question, a time limit, and a way to be cut short.
+//! Calls of the program `git`: an environment without secrets, no hook, no question, a time limit, and a way to be cut short.
 
 mod watched;
 
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use watched::{TOO_MUCH, Watched};
+
+use crate::engine::withhold;
 
 /// Which repository git works on, and what it does there, is said by the arguments alone: what a hook or a shell has in
 /// its environment about another one does not count. The list is `git rev-parse --local-env-vars` less the
@@ -182,11 +184,13 @@ impl Git {
         for setting in SETTINGS {
             command.args(["-c", setting]);
         }
+        withhold(&mut command);
         for name in REMOVED {
             command.env_remove(name);
         }
         command
             .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_NO_LAZY_FETCH", "1")
             .env("GIT_ASKPASS", "true")
             .env("GIT_EDITOR", "true")
             .env("GIT_MERGE_AUTOEDIT", "no")
