@@ -104,15 +104,19 @@ fn after_cleaning(examined: &mut Examination, cleaned: &Cleaned) {
 
 fn show(examined: &Examination, cleaned: &Cleaned, console: &Console) -> Result<(), CliError> {
     if console.json {
+        let shown = |leftover: &Leftover| json!({ "path": leftover.path.to_string_lossy(), "what": leftover.what });
+        let leftovers: Vec<_> = examined.leftovers.iter().map(shown).collect();
         let cleaned: Vec<_> = cleaned
             .iter()
             .map(|(leftover, result)| {
-                json!({ "path": leftover.path, "what": leftover.what, "error": result.as_ref().err() })
+                let mut shown = shown(leftover);
+                shown["error"] = json!(result.as_ref().err());
+                shown
             })
             .collect();
         console::print_json(&json!({
             "ok": examined.findings.iter().all(|finding| finding.level < Level::Problem),
-            "findings": examined.findings, "leftovers": examined.leftovers, "cleaned": cleaned,
+            "findings": examined.findings, "leftovers": leftovers, "cleaned": cleaned,
         }))?;
         return Ok(());
     }

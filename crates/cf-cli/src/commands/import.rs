@@ -21,7 +21,7 @@ fn codeframe(args: &CodeframeArgs, console: &Console) -> Ended {
     let imported = codeframe::import(&workspace, &mut store, &actor, path)?;
     if console.json {
         console::print_json(&json!({
-            "database": imported.database,
+            "database": imported.database.to_string_lossy(),
             "version": imported.version,
             "tasks": imported.tasks,
             "added": imported.added,

@@ -67,7 +67,7 @@ fn write_all(whole: &clap::Command, dir: &Path, console: &Console) -> Ended {
     pages.sort();
     if console.json {
         let pages: Vec<_> = pages.iter().map(|page| page.to_string_lossy()).collect();
-        console::print_json(&json!({ "dir": dir, "pages": pages }))?;
+        console::print_json(&json!({ "dir": dir.to_string_lossy(), "pages": pages }))?;
     } else {
         console.say(format_args!(
             "wrote {} pages to {}",

@@ -153,8 +153,11 @@ impl Copied {
             .create(&folder)
             .map_err(failed("make", &folder))?;
         let copied = Self { folder };
-        let parts = ["", "-wal", "-journal"]
-            .map(|suffix| PathBuf::from(format!("{}{suffix}", database.display())));
+        let parts = ["", "-wal", "-journal"].map(|suffix| {
+            let mut part = database.as_os_str().to_owned();
+            part.push(suffix);
+            PathBuf::from(part)
+        });
         for _ in 0..TRIES {
             let before = stamps(&parts);
             for (part, name) in parts

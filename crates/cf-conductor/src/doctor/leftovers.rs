@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use cf_core::{BatchId, SupervisorId};
-use serde::Serialize;
 
 use super::{Examination, Finding};
 use crate::process::lock_held;
@@ -17,14 +16,13 @@ use crate::workspace::Workspace;
 const OLD: Duration = Duration::from_mins(1);
 
 /// One file or folder that can go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// Where it is.
     pub path: PathBuf,
     /// What it was, as a noun.
     pub what: &'static str,
     /// The name of the worktree that it is, if it is one.
-    #[serde(skip)]
     pub worktree: Option<String>,
 }
 

@@ -59,7 +59,7 @@ pub(in crate::commands) fn report(args: &ReportArgs, console: &Console) -> Ended
     made_file::write(file, page.as_bytes())?;
     if console.json {
         let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-        console::print_json(&json!({ "batch": id, "html": path }))?;
+        console::print_json(&json!({ "batch": id, "html": path.to_string_lossy() }))?;
     } else {
         console.say(format_args!("wrote {}", file.display()))?;
     }

@@ -91,6 +91,41 @@ fn a_path_that_is_not_text_is_a_path_all_the_same() {
 }
 
 #[test]
+fn every_path_in_json_is_one_that_may_be_no_text() {
+    let ws = named(OsStr::from_bytes(b"not \xff text"));
+    ws.config("[hooks]\non_batch_end = 'cat > told'\n");
+    ws.add("a", "true");
+    ws.run(["a"]).ok();
+    let told: serde_json::Value = serde_json::from_str(&ws.read("told")).expect("it is JSON");
+    let left = ".cf/supervisors/00000000-0000-4000-8000-000000000001.sup";
+    ws.write(left, "");
+    std::fs::File::open(ws.root().join(left))
+        .and_then(|file| file.set_modified(std::time::UNIX_EPOCH))
+        .expect("it is ours");
+    let doctor = ws.cf(["doctor", "--fix", "--json"]).json();
+    let pages = ws.root().join("pages");
+    let man = ["--json", "man", "--dir"].map(OsStr::new);
+    let man = ws.cf(man.into_iter().chain([pages.as_os_str()])).json();
+    let page = ["work", "batch", "report", "--html", "page.html", "--json"];
+    let _database = ws.other_database(
+        ".codeframe/state.db",
+        "CREATE TABLE workspace (id TEXT); INSERT INTO workspace VALUES ('w'); CREATE TABLE tasks (id TEXT, title TEXT);",
+    );
+    let imported = ws.cf(["import", "codeframe", "--json"]).json();
+    for path in [
+        &told["workspace"],
+        &doctor["leftovers"][0]["path"],
+        &doctor["cleaned"][0]["path"],
+        &man["dir"],
+        &ws.cf(page).json()["html"],
+        &imported["database"],
+    ] {
+        let path = path.as_str().expect("a path is a text");
+        assert!(path.contains("not \u{fffd} text"), "{path}");
+    }
+}
+
+#[test]
 fn two_workspaces_with_a_colon_share_no_link() {
     let (one, other) = (named("a:b"), named("a:b"));
     for ws in [&one, &other] {
