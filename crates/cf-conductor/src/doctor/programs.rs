@@ -4,20 +4,19 @@ use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::io::ioctl_fionbio;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::{Examination, Finding};
 use crate::engine::{agents_on_path, find_program, withhold};
+use crate::process::has_ended;
 use crate::workspace::Workspace;
 
 /// How long a program may take to tell its version. Agents are large scripts, and start slowly on a busy machine.
 pub const VERSION_LIMIT: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether the program has ended.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// The most of its answer that is read, in bytes.
 const ANSWER_CAP: usize = 4096;
@@ -103,7 +102,7 @@ pub(super) fn git(path: &OsStr, workspace: Option<&Workspace>, found: &mut Exami
 }
 
 /// The first line that `PROGRAM --version` prints. It gets no token, no terminal and a process group of its own, which
-/// is killed when the limit is over.
+/// is killed when it has ended or the limit is over.
 ///
 /// # Errors
 ///
@@ -120,21 +119,32 @@ fn version(program: &Path, limit: Duration) -> Result<String, String> {
     let mut child = command
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;
-    let ended = wait(&mut child, limit);
-    if ended.is_err() {
-        // It was not waited for yet, so the group is still its own.
-        if let Some(group) = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = child.wait();
+    let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
+    let ended = group
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .is_some_and(|pidfd| has_ended(pidfd, limit));
+    // It was not waited for yet, so the group is still its own.
+    if let Some(group) = group {
+        let _ = kill_process_group(group, Signal::KILL);
     }
-    if !ended? {
+    let status = child
+        .wait()
+        .map_err(|error| format!("cannot be waited for: {error}"))?;
+    if !ended {
+        return Err(format!(
+            "does not answer --version within {} s",
+            limit.as_secs()
+        ));
+    }
+    if !status.success() {
         return Err("fails at --version".to_owned());
     }
+    // What left the group may hold the pipe open for ever: only what is in it by now counts.
     let mut answer = vec![0; ANSWER_CAP];
     let read = child
         .stdout
         .take()
+        .filter(|out| ioctl_fionbio(out, true).is_ok())
         .and_then(|mut out| out.read(&mut answer).ok())
         .unwrap_or(0);
     let text = String::from_utf8_lossy(&answer[..read]);
@@ -146,24 +156,6 @@ fn version(program: &Path, limit: Duration) -> Result<String, String> {
             .take(LONGEST)
             .collect()),
         None => Err("says nothing at --version".to_owned()),
-    }
-}
-
-/// Whether it ended well within the limit.
-fn wait(child: &mut Child, limit: Duration) -> Result<bool, String> {
-    let began = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status.success()),
-            Ok(None) if began.elapsed() < limit => std::thread::sleep(LOOK),
-            Ok(None) => {
-                return Err(format!(
-                    "does not answer --version within {} s",
-                    limit.as_secs()
-                ));
-            }
-            Err(error) => return Err(format!("cannot be waited for: {error}")),
-        }
     }
 }
 
@@ -204,5 +196,19 @@ mod tests {
     fn a_program_that_hangs_is_killed_with_what_it_started() {
         let error = told("sleep 600 & sleep 600", Duration::ZERO).unwrap_err();
         assert!(error.starts_with("does not answer"), "{error}");
+    }
+
+    #[test]
+    fn what_it_leaves_behind_with_its_output_open_is_not_waited_for() {
+        // The second is in no group of the program's, and ends when the program's file is gone.
+        let apart = "setsid sh -c 'while test -e \"$0\"; do sleep 0.05; done' \"$0\" &";
+        for left in ["sleep 600 &", apart] {
+            let script = format!("echo 1.2; {left}");
+            assert_eq!(told(&script, VERSION_LIMIT).as_deref(), Ok("1.2"));
+            assert_eq!(
+                told(left, VERSION_LIMIT),
+                Err("says nothing at --version".to_owned())
+            );
+        }
     }
 }
