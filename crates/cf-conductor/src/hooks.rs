@@ -8,25 +8,25 @@ mod command;
 mod webhook;
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cf_core::EventType;
 pub use cf_github::Webhook;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::conductor::{Notice, Observer};
 use crate::engine::withheld;
 use crate::store::event::Event;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, inside};
 
 /// The variable that holds the secret of the webhook. Like every `CF_*` it goes to no program that is started.
 pub const SECRET_VARIABLE: &str = "CF_WEBHOOK_SECRET";
@@ -121,6 +121,8 @@ struct Shared {
     /// When, at the latest, everything is over; nothing while the batch runs.
     until: Mutex<Option<Instant>>,
     rotating: Mutex<()>,
+    /// How many calls found no room in a queue. Only counted: the batch itself offers them, and waits for no file.
+    left_out: AtomicUsize,
 }
 
 impl Shared {
@@ -133,27 +135,33 @@ impl Shared {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
     }
 
-    /// The log, open for appending.
-    fn open_log(&self) -> std::io::Result<std::fs::File> {
+    /// The log, open for appending. Nothing is followed to it, and nothing but a file is taken for it: a named pipe in
+    /// its place would be waited for.
+    fn open_log(&self) -> io::Result<File> {
         let _rotating = self.rotating.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::fs::metadata(&self.log).is_ok_and(|meta| meta.len() > LOG_CAP) {
-            let _ = std::fs::rename(&self.log, self.log.with_extension("log.1"));
+        let open = || {
+            let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK;
+            inside::open(&self.log, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+        };
+        let file = open()?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Err(io::Error::other("the log is no regular file"));
         }
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(&self.log)
+        if meta.len() <= LOG_CAP {
+            return Ok(file);
+        }
+        fs::rename(&self.log, self.log.with_extension("log.1"))?;
+        open()
     }
 
     /// Adds a line to the log; where there is no log, nobody is told.
     fn note(&self, call: &Call, what: &str) {
-        let line = format!(
-            "{:.3} {} {}: {what}\n",
-            crate::ambient::now(),
-            call.kind,
-            call.about
-        );
+        self.write(&format!("{} {}: {what}", call.kind, call.about));
+    }
+
+    fn write(&self, what: &str) {
+        let line = format!("{:.3} {what}\n", crate::ambient::now());
         if let Ok(mut log) = self.open_log() {
             let _ = log.write_all(line.as_bytes());
         }
@@ -192,6 +200,7 @@ impl<'o> Hooked<'o> {
                 limit: hooks.limit,
                 until: Mutex::default(),
                 rotating: Mutex::default(),
+                left_out: AtomicUsize::default(),
             }),
             observer,
             hooks,
@@ -262,6 +271,11 @@ impl<'o> Hooked<'o> {
             // A thread that panicked has told nobody, and the batch has ended well all the same.
             let _ = thread.join();
         }
+        let left_out = self.shared.left_out.load(Ordering::Relaxed);
+        if left_out > 0 {
+            self.shared
+                .write(&format!("{left_out} left out: too many were waiting"));
+        }
         for id in listening {
             signal_hook::low_level::unregister(id);
         }
@@ -298,8 +312,8 @@ fn body(kind: &str, event: &Event, shared: &Shared) -> String {
 }
 
 fn offer(queue: &SyncSender<Call>, call: Call, shared: &Shared) {
-    if let Err(TrySendError::Full(call) | TrySendError::Disconnected(call)) = queue.try_send(call) {
-        shared.note(&call, "left out: too many are waiting");
+    if queue.try_send(call).is_err() {
+        shared.left_out.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -68,7 +68,12 @@ fn reap(group: Pid) {
 /// Starts it in a group of its own, in the session of the batch: what is in another session counts as an orphan of an
 /// agent.
 fn start(call: &Call, shared: &Shared) -> io::Result<Child> {
-    let log = shared.open_log()?;
+    // Where there is no log, what it prints is lost; it is told all the same.
+    let log = shared.open_log().ok();
+    let printed = |log: Option<&File>| {
+        log.and_then(|log| log.try_clone().ok())
+            .map_or_else(Stdio::null, Stdio::from)
+    };
     Command::new("/bin/sh")
         .args(["-c", &call.command])
         .current_dir(&shared.root)
@@ -77,8 +82,8 @@ fn start(call: &Call, shared: &Shared) -> io::Result<Child> {
         .env("CF_HOOK", call.kind)
         .env("CF_WORKSPACE", &shared.root)
         .stdin(Stdio::from(body(&call.body)?))
-        .stdout(log.try_clone()?)
-        .stderr(log)
+        .stdout(printed(log.as_ref()))
+        .stderr(printed(log.as_ref()))
         .process_group(0)
         .spawn()
 }

@@ -120,3 +120,20 @@ fn what_the_caller_opened_is_read_also_when_it_is_a_pipe() {
         .ok();
     assert_eq!(ws.show("q")["description"], "words\n");
 }
+
+#[test]
+fn the_log_of_hooks_is_a_file_or_nothing() {
+    let ws = workspace();
+    let outside = elsewhere(&ws);
+    ws.config("[hooks]\non_batch_end = 'echo said; echo told >> told'\n");
+    ws.add("a", "true");
+    let log = ws.root().join(".cf/logs/hooks.log");
+    symlink(outside.join("hooks.log"), &log).expect("its place is free");
+    ws.run(["a"]).ok();
+    assert!(is_empty(&outside), "a link is not followed");
+    fs::remove_file(&log).expect("it is ours");
+    pipe(&ws, ".cf/logs/hooks.log");
+    ws.add("b", "true");
+    ws.run(["b"]).ok();
+    assert_eq!(ws.lines("told"), 2, "hooks are told all the same");
+}
