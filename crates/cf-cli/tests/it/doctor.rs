@@ -198,6 +198,13 @@ fn only_what_nobody_needs_is_removed() {
     File::open(ws.root().join(".cf/codeframe-1"))
         .and_then(|folder| folder.set_modified(SystemTime::now() - Duration::from_hours(1)))
         .expect("it is ours");
+    let folder = ws.root().join(".cf/codeframe-2");
+    fs::create_dir(&folder).expect("its place is free");
+    let running = File::open(&folder).expect("it is there");
+    running
+        .set_modified(SystemTime::now() - Duration::from_hours(1))
+        .expect("it is ours");
+    running.lock().expect("nobody holds it");
     ws.write(young, "");
     ws.cf(["doctor"])
         .ok()
@@ -208,7 +215,8 @@ fn only_what_nobody_needs_is_removed() {
     assert_eq!(cleaned["cleaned"].as_array().map(Vec::len), Some(3));
     assert_eq!(findings(&cleaned, "leftovers"), ["ok: none; 3 removed"]);
     assert_eq!([dead, lock, copy].map(|name| ws.exists(name)), [false; 3]);
-    assert_eq!([other, young].map(|name| ws.exists(name)), [true; 2]);
+    let left = [other, young, ".cf/codeframe-2"];
+    assert_eq!(left.map(|name| ws.exists(name)), [true; 3]);
     ws.touch("a.go");
     batch.wait().ok();
     assert_eq!(ws.status("a"), "DONE", "its own supervisor's file stayed");

@@ -6,14 +6,17 @@
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::store::{Result, StoreError};
+use crate::workspace::inside;
 
 /// How often a copy is tried while somebody writes into what is copied.
 const TRIES: u32 = 5;
@@ -133,6 +136,8 @@ fn locate(path: &Path) -> Result<PathBuf> {
 /// A copy of a database and of what its journal adds to it; gone when dropped.
 struct Copied {
     folder: PathBuf,
+    /// The folder, locked: whoever cleans up leaves it alone.
+    _lock: OwnedFd,
 }
 
 impl Drop for Copied {
@@ -152,7 +157,14 @@ impl Copied {
             .mode(0o700)
             .create(&folder)
             .map_err(failed("make", &folder))?;
-        let copied = Self { folder };
+        let lock = inside::open(&folder, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+            .map_err(failed("open", &folder))?;
+        // Where folders cannot be locked, it is young enough for most imports to be left alone.
+        let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        let copied = Self {
+            folder,
+            _lock: lock,
+        };
         let parts = ["", "-wal", "-journal"].map(|suffix| {
             let mut part = database.as_os_str().to_owned();
             part.push(suffix);
@@ -377,4 +389,21 @@ fn repository(file: &Path) -> Option<String> {
         return Some(repo.to_owned());
     }
     Some(format!("{}/{repo}", json.get("owner_login")?.as_str()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copy_is_locked_for_as_long_as_it_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = dir.path().join("state.db");
+        fs::write(&database, "").unwrap();
+        let copied = Copied::of(&database, dir.path()).unwrap();
+        let folder = copied.folder.clone();
+        assert!(crate::process::lock_held(&folder));
+        drop(copied);
+        assert!(!folder.exists());
+    }
 }

@@ -2,18 +2,24 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use cf_core::{BatchId, SupervisorId};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::{Examination, Finding};
 use crate::process::lock_held;
 use crate::store::{Reader, Result};
-use crate::workspace::Workspace;
+use crate::supervise::RecordFile;
+use crate::workspace::{Workspace, inside};
 
 /// What is younger may belong to something that is just starting.
 const OLD: Duration = Duration::from_mins(1);
+
+/// What is said of a leftover that somebody took up in between.
+const IN_USE: &str = "it is in use again";
 
 /// One file or folder that can go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +28,22 @@ pub struct Leftover {
     pub path: PathBuf,
     /// What it was, as a noun.
     pub what: &'static str,
-    /// The name of the worktree that it is, if it is one.
-    pub worktree: Option<String>,
+    pub(super) kind: Kind,
+}
+
+/// How a leftover is removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The file of a supervisor.
+    Supervisor,
+    /// The lock of a batch.
+    Lock(BatchId),
+    /// A link that was being made.
+    Link,
+    /// The folder of an import, locked for as long as the import is going on.
+    Copy,
+    /// A worktree, by its name.
+    Worktree(String),
 }
 
 /// Looks for what nobody needs: files of supervisors that are dead and that no open attempt names, locks of batches
@@ -43,27 +63,26 @@ pub(super) fn look(
         .into_iter()
         .map(|batch| batch.id)
         .collect();
-    let mut add = |path: PathBuf, what| {
-        found.leftovers.push(Leftover {
-            path,
-            what,
-            worktree: None,
-        });
+    let mut add = |path: PathBuf, what, kind| {
+        found.leftovers.push(Leftover { path, what, kind });
     };
     for (path, name) in old_entries(workspace.supervisors()) {
         let id = name
             .strip_suffix(".sup")
             .and_then(|id| id.parse::<SupervisorId>().ok());
         if id.is_some_and(|id| !needed.contains(&id)) && !lock_held(&path) {
-            add(path, "file of a dead supervisor");
+            add(path, "file of a dead supervisor", Kind::Supervisor);
         }
     }
     for (path, name) in old_entries(workspace.folder().join("locks")) {
         let id = name
             .strip_suffix(".lock")
             .and_then(|id| id.parse::<BatchId>().ok());
-        if id.is_some_and(|id| !unfinished.contains(&id) && workspace.conductor_of(id).is_none()) {
-            add(path, "lock of a batch that has ended");
+        if let Some(id) = id
+            && !unfinished.contains(&id)
+            && workspace.conductor_of(id).is_none()
+        {
+            add(path, "lock of a batch that has ended", Kind::Lock(id));
         }
     }
     for (path, name) in old_entries(workspace.bin()) {
@@ -71,12 +90,13 @@ pub(super) fn look(
             .strip_prefix("cf.")
             .is_some_and(|pid| pid.parse::<u32>().is_ok())
         {
-            add(path, "link that was being made");
+            add(path, "link that was being made", Kind::Link);
         }
     }
     for (path, name) in old_entries(workspace.folder()) {
-        if name.starts_with("codeframe-") {
-            add(path, "copy for an import that was interrupted");
+        if name.starts_with("codeframe-") && !lock_held(&path) {
+            let what = "copy for an import that was interrupted";
+            add(path, what, Kind::Copy);
         }
     }
     found.leftovers.sort_by(|a, b| a.path.cmp(&b.path));
@@ -118,24 +138,85 @@ pub fn clean(
     workspace: &Workspace,
     leftovers: &[Leftover],
 ) -> Vec<(Leftover, std::result::Result<(), String>)> {
-    let remove = |leftover: &Leftover| {
-        let path = &leftover.path;
-        if let Some(name) = &leftover.worktree {
-            return super::trees::remove(workspace, name, path);
-        }
-        if lock_held(path) {
-            return Err("it is in use again".to_owned());
-        }
-        let meta = path.symlink_metadata().map_err(|error| error.to_string())?;
-        let removed = if meta.is_dir() {
-            fs::remove_dir_all(path)
-        } else {
-            fs::remove_file(path)
-        };
-        removed.map_err(|error| error.to_string())
-    };
     leftovers
         .iter()
-        .map(|leftover| (leftover.clone(), remove(leftover)))
+        .map(|leftover| (leftover.clone(), remove(workspace, leftover)))
         .collect()
+}
+
+/// Removes one. What has a lock is removed by whoever holds that, so that nobody else takes it up in between.
+fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(), String> {
+    let path = &leftover.path;
+    let gone = match &leftover.kind {
+        Kind::Worktree(name) => return super::trees::remove(workspace, name, path),
+        Kind::Supervisor => RecordFile::remove_unless_held(path),
+        Kind::Lock(batch) => {
+            let lock = workspace.lock_batch(*batch);
+            // Its file goes with it.
+            return match lock.map_err(|error| crate::chain(&error))? {
+                Ok(_lock) => Ok(()),
+                Err(_) => Err(IN_USE.to_owned()),
+            };
+        }
+        Kind::Link => fs::remove_file(path).map(|()| true),
+        Kind::Copy => remove_copy(path),
+    };
+    match gone {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(IN_USE.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Removes the folder of an import unless the import is going on. Returns whether it is gone.
+fn remove_copy(path: &Path) -> io::Result<bool> {
+    let folder = inside::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(false);
+    }
+    fs::remove_dir_all(path).map(|()| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    #[test]
+    fn a_lock_that_is_cleaned_away_is_never_held_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(dir.path()).unwrap().0;
+        let batch: BatchId = "00000000-0000-4000-8000-000000000002".parse().unwrap();
+        let path = workspace.folder().join(format!("locks/{batch}.lock"));
+        let leftover = Leftover {
+            path: path.clone(),
+            what: "lock",
+            kind: Kind::Lock(batch),
+        };
+        let (holders, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let conductors: Vec<_> = (0..3)
+                .map(|_| {
+                    scope.spawn(|| {
+                        for _ in 0..200 {
+                            if let Ok(_lock) = workspace.lock_batch(batch).unwrap() {
+                                assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0);
+                                std::thread::yield_now();
+                                holders.fetch_sub(1, Ordering::SeqCst);
+                            }
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    clean(&workspace, std::slice::from_ref(&leftover));
+                }
+            });
+            let ended: Vec<_> = conductors.into_iter().map(|one| one.join()).collect();
+            over.store(true, Ordering::SeqCst);
+            assert!(ended.iter().all(std::result::Result::is_ok));
+        });
+        assert!(!path.exists());
+    }
 }

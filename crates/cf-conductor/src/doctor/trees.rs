@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use super::leftovers::Kind;
 use super::{Examination, Finding, Leftover};
 use crate::store::Store;
 use crate::workspace::Workspace;
@@ -30,7 +31,7 @@ pub(super) fn look(workspace: &Workspace, store: &Store, found: &mut Examination
                     Standing::Clean | Standing::Prunable => found.leftovers.push(Leftover {
                         path: tree.path,
                         what: "worktree that holds nothing of its own",
-                        worktree: Some(tree.name),
+                        kind: Kind::Worktree(tree.name),
                     }),
                 }
             }

@@ -284,8 +284,13 @@ impl RecordFile {
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
         }
-        std::fs::remove_file(path)?;
-        Ok(true)
+        // Another may have removed it since it was opened, and a supervisor made its own.
+        match stat(path) {
+            Ok(now) if is_same_file(&now, &file) => std::fs::remove_file(path).map(|()| true),
+            Ok(_) => Ok(false),
+            Err(rustix::io::Errno::NOENT) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Reserves room for the next records where the file system can; elsewhere it goes without.
