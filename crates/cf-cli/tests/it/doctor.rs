@@ -247,6 +247,29 @@ fn a_worktree_is_removed_only_when_nothing_would_be_lost_with_it() {
 }
 
 #[test]
+fn work_that_is_nowhere_else_is_told_with_its_task() {
+    let ws = crate::worktree::repository();
+    ws.add("a", "false");
+    ws.run(["a"]).code(3);
+    let tree = crate::worktree::tree(&ws, "a");
+    let name = tree["path"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next())
+        .expect("it has a name");
+    // It was removed, with nothing in it; here is one that a conductor which was killed left.
+    let path = format!(".cf/worktrees/{name}");
+    ws.git_do(["worktree", "add", "-q", "--detach", &path]);
+    ws.write(&format!("{path}/new"), "nowhere else");
+    ws.sql_do("UPDATE worktree SET removed_at_ms = NULL");
+    assert_eq!(
+        findings(&examine(&ws, 0), "worktrees"),
+        [format!(
+            "note: work that is nowhere else is in {name} of task a"
+        )]
+    );
+}
+
+#[test]
 fn a_workspace_that_others_may_write_and_a_wrong_setting_are_told() {
     use std::os::unix::fs::PermissionsExt as _;
     let ws = workspace();

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use cf_core::TaskLabel;
+
 use super::leftovers::Kind;
 use super::{Examination, Finding, Leftover};
 use crate::store::Store;
 use crate::workspace::Workspace;
 use crate::worktree::{
-    Cancel, Git, LeftoverError, Repository, Standing, leftovers, remove_leftover,
+    self, Cancel, Git, LeftoverError, Repository, Standing, leftovers, remove_leftover,
 };
 
 /// How long one call of git may take here.
@@ -27,7 +29,10 @@ pub(super) fn look(workspace: &Workspace, store: &Store, found: &mut Examination
             for tree in left {
                 match tree.standing {
                     Standing::Live => {}
-                    Standing::Dirty => dirty.push(tree.name),
+                    Standing::Dirty => dirty.push(match task_of(store, &tree) {
+                        Some(label) => format!("{} of task {label}", tree.name),
+                        None => tree.name,
+                    }),
                     Standing::Clean | Standing::Prunable => found.leftovers.push(Leftover {
                         path: tree.path,
                         what: "worktree that holds nothing of its own",
@@ -54,6 +59,12 @@ pub(super) fn look(workspace: &Workspace, store: &Store, found: &mut Examination
             "nothing was changed; look with `git worktree list`",
         )),
     }
+}
+
+/// The label of the task whose attempt a worktree was made for; none when the store does not know it.
+fn task_of(store: &Store, tree: &worktree::Leftover) -> Option<TaskLabel> {
+    let (_, task) = tree.attempt?;
+    store.read(|reader| reader.label(task)).ok()
 }
 
 /// Removes a worktree, unless something would be lost with it by now.
