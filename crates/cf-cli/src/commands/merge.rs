@@ -1,7 +1,9 @@
 //! `cf work merge`: finished work goes from the branches of tasks to the branch that is checked out.
 
+use std::collections::HashMap;
+
 use cf_conductor::conductor;
-use cf_conductor::store::task::{Expect, StatusWrite};
+use cf_conductor::store::task::{Expect, StatusWrite, Task};
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::worktree::{MergeRefused, Merged, Part, Repository};
 use cf_core::{Actor, Graph, TaskId, TaskStatus};
@@ -74,31 +76,32 @@ fn works(reader: &Reader<'_>, actor: &Actor, args: &MergeArgs) -> Result<Vec<Wor
     for given in &args.tasks {
         meant.push(find_task(reader, actor, given)?);
     }
-    let mut tasks = Vec::new();
+    let mut listed = Vec::new();
     if args.tasks.is_empty() {
         reader.tasks(&[TaskStatus::Done], |view| {
-            tasks.push(view.task);
+            listed.push(view.task);
             Ok(())
         })?;
     } else {
         for id in meant {
-            tasks.push(reader.task(id)?);
+            listed.push(reader.task(id)?);
         }
     }
+    let tasks: HashMap<TaskId, &Task> = listed.iter().map(|task| (task.id, task)).collect();
     let graph = Graph::new(
-        tasks.iter().map(|task| (task.id, task.priority)),
-        reader.edges()?.into_iter().filter(|(task, on)| {
-            [task, on]
-                .iter()
-                .all(|id| tasks.iter().any(|task| task.id == **id))
-        }),
+        listed.iter().map(|task| (task.id, task.priority)),
+        reader
+            .edges()?
+            .into_iter()
+            .filter(|(task, on)| tasks.contains_key(task) && tasks.contains_key(on)),
     );
     let order = graph
         .order()
-        .unwrap_or_else(|_| tasks.iter().map(|task| task.id).collect());
+        .unwrap_or_else(|_| listed.iter().map(|task| task.id).collect());
+    let mut finished = reader.all_finished_work()?;
     let mut works = Vec::new();
     for id in order {
-        let Some(task) = tasks.iter().find(|task| task.id == id) else {
+        let Some(task) = tasks.get(&id) else {
             continue;
         };
         let label = task.label();
@@ -113,7 +116,7 @@ fn works(reader: &Reader<'_>, actor: &Actor, args: &MergeArgs) -> Result<Vec<Wor
                 ),
             ));
         }
-        match reader.finished_work(id)? {
+        match finished.remove(&id) {
             Some(row) => works.push(Work {
                 task: id,
                 title: task.title.clone(),

@@ -1,5 +1,7 @@
 //! Worktrees of attempts: what was made for each, what it started from, and where its work is.
 
+use std::collections::HashMap;
+
 use cf_core::{AttemptId, BatchId, EventType, TaskId};
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -123,6 +125,17 @@ impl Reader<'_> {
         let mut list = self.worktrees_of(task)?;
         list.retain(|row| row.head.is_some());
         Ok(list.pop())
+    }
+
+    /// The finished work of every task that has some, as [`Reader::finished_work`] has it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn all_finished_work(&self) -> Result<HashMap<TaskId, Worktree>> {
+        let list = self.worktree_list("WHERE w.head IS NOT NULL", &[])?;
+        // Oldest first, so the newest of each task stays.
+        Ok(list.into_iter().map(|row| (row.task, row)).collect())
     }
 
     /// The newest ref under which is kept what an attempt of a task left, unless its work was finished since.
