@@ -4,6 +4,6 @@ ALTER TABLE attempt ADD COLUMN format        TEXT;    -- how its output is read:
 ALTER TABLE attempt ADD COLUMN cached_tokens INTEGER; -- of `tokens`, those that the model read from a cache
 ALTER TABLE attempt ADD COLUMN output_tokens INTEGER; -- of `tokens`, those that the model wrote
 ALTER TABLE attempt ADD COLUMN resumes       TEXT;    -- the session that it was started to go on with
-CREATE INDEX attempt_used ON attempt (batch) WHERE tokens IS NOT NULL;
+CREATE INDEX attempt_used ON attempt (batch) WHERE tokens IS NOT NULL OR cost_micro_usd IS NOT NULL;
 
 PRAGMA user_version = 4;

@@ -58,10 +58,13 @@ pub fn catch_up(attempt: &mut Attempt, log: &Path) {
     attempt.cost_micro_usd = cost_usd.map(micro_usd);
 }
 
+/// The most millionths of a dollar that are kept, 2^53: a number that every reader of JSON keeps exactly.
+const MOST_MICRO_USD: u64 = 1 << 53;
+
 /// Dollars as whole millionths, as stored.
 pub(crate) fn micro_usd(cost: f64) -> u64 {
     // From an agent's output, where anything may stand: what is no amount becomes 0.
-    (cost.max(0.0) * 1e6).round() as u64
+    ((cost.max(0.0) * 1e6).round() as u64).min(MOST_MICRO_USD)
 }
 
 /// The latest thing in a log that is of interest to people, on one line of at most `most` characters: what the agent
@@ -173,6 +176,8 @@ mod tests {
     #[test_case(0.086_754_000_000_000_01 => 86_754)]
     #[test_case(-1.0 => 0; "no amount")]
     #[test_case(f64::NAN => 0; "no number")]
+    #[test_case(1e20 => 1 << 53; "more than a column holds")]
+    #[test_case(f64::INFINITY => 1 << 53; "more than there is")]
     fn a_cost_is_kept_in_millionths(cost: f64) -> u64 {
         micro_usd(cost)
     }

@@ -152,3 +152,46 @@ fn a_script_is_asked_nothing() {
     let batch = ws.batch();
     assert!(batch["tokens"].is_null() && batch["cost_micro_usd"].is_null());
 }
+
+#[test_case("claude-code", "claude",
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":1e20,"usage":{"input_tokens":18446744073709551615,"output_tokens":9223372036854775808}}"#
+    => (json!(1_u64 << 53), json!(1_u64 << 53)); "more than there is")]
+#[test_case("claude-code", "claude",
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":-1,"usage":{"input_tokens":-5,"output_tokens":7}}"#
+    => (json!(7), json!(null)); "less than nothing")]
+#[test_case("claude-code", "claude",
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":0.25}"#
+    => (json!(null), json!(250_000)); "cost alone")]
+fn whatever_numbers_agents_report_their_batch_ends(
+    engine: &str,
+    program: &str,
+    last: &str,
+) -> (cf_testkit::Value, cf_testkit::Value) {
+    let ws = workspace();
+    fake_agent(&ws, program, &[], &[last]);
+    ws.touch("go");
+    ws.task("a").engine(engine).add();
+    ws.run(["a"]).ok();
+    let batch = ws.batch();
+    (batch["tokens"].clone(), batch["cost_micro_usd"].clone())
+}
+
+#[test]
+fn the_sum_of_the_largest_numbers_is_one_that_can_be_shown() {
+    let ws = workspace();
+    fake_agent(
+        &ws,
+        "claude",
+        &[],
+        &[
+            r#"{"type":"result","subtype":"success","is_error":false,"result":"done","total_cost_usd":1e300,"usage":{"input_tokens":9007199254740992,"output_tokens":9007199254740992}}"#,
+        ],
+    );
+    ws.touch("go");
+    ws.task("a").engine("claude-code").add();
+    ws.task("b").engine("claude-code").add();
+    ws.run(["a", "b"]).ok();
+    let batch = ws.batch();
+    assert_eq!(batch["tokens"], 1_u64 << 53);
+    assert_eq!(batch["cost_micro_usd"], 1_u64 << 53);
+}

@@ -22,6 +22,10 @@ const REASON_CHARS: usize = 400;
 /// How much of the last thing that an agent said is kept.
 const SAID_CHARS: usize = 2000;
 
+/// The most of one kind of token that a count says: what an agent reports may be any number, while the sum of two of
+/// these is still one that every reader of JSON keeps exactly.
+const MOST_TOKENS: u64 = 1 << 52;
+
 /// What the end of an agent means.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
@@ -37,13 +41,14 @@ pub struct Verdict {
     pub session_is_unknown: bool,
     /// The tokens that it used.
     pub tokens: Option<Tokens>,
-    /// What it says that it cost, in US dollars.
+    /// What it says that it cost, in US dollars; never negative, and none when it says what is no amount.
     pub cost_usd: Option<f64>,
 }
 
 /// The tokens that an agent used, as far as the tail of its log tells.
 ///
-/// Where [`SuccessRule::counts_sessions`], a continued session contains what earlier attempts used.
+/// Where [`SuccessRule::counts_sessions`], a continued session contains what earlier attempts used. A [`Verdict`]
+/// says at most 2^52 of each, whatever the agent reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tokens {
     /// What the model read, cached or not.
@@ -72,6 +77,15 @@ impl Tokens {
             input: self.input.saturating_sub(earlier.input),
             cached: self.cached.saturating_sub(earlier.cached),
             output: self.output.saturating_sub(earlier.output),
+        }
+    }
+
+    /// The same, but no more of each than [`MOST_TOKENS`].
+    fn clamped(self) -> Self {
+        Self {
+            input: self.input.min(MOST_TOKENS),
+            cached: self.cached.min(MOST_TOKENS),
+            output: self.output.min(MOST_TOKENS),
         }
     }
 
@@ -123,8 +137,8 @@ impl SuccessRule {
             last_said: reading.last_said.map(|said| cut(said.trim(), SAID_CHARS)),
             session: reading.session.filter(|_| !session_is_unknown),
             session_is_unknown,
-            tokens: reading.tokens,
-            cost_usd: reading.cost_usd,
+            tokens: reading.tokens.map(Tokens::clamped),
+            cost_usd: reading.cost_usd.filter(|cost| *cost >= 0.0),
         }
     }
 

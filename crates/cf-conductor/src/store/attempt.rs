@@ -287,8 +287,8 @@ impl Reader<'_> {
         )
     }
 
-    /// What the agents of a batch report to have used: tokens, and cost in millionths of a dollar. None where nobody
-    /// reports it.
+    /// What the agents of a batch report to have used: tokens, and cost in millionths of a dollar, each at most 2^53.
+    /// None where nobody reports it.
     ///
     /// # Errors
     ///
@@ -296,9 +296,15 @@ impl Reader<'_> {
     pub fn used_in_batch(&self, batch: BatchId) -> Result<(Option<u64>, Option<u64>)> {
         self.conn
             .prepare_cached(
-                "SELECT sum(tokens), sum(cost_micro_usd) FROM attempt WHERE batch = ?1 AND tokens IS NOT NULL",
+                // A sum of integers is an error when it overflows; that of reals is exact up to the limit.
+                "SELECT CAST(min(sum(tokens + 0.0), ?2) AS INTEGER), \
+                        CAST(min(sum(cost_micro_usd + 0.0), ?2) AS INTEGER) \
+                 FROM attempt WHERE batch = ?1 AND (tokens IS NOT NULL OR cost_micro_usd IS NOT NULL)",
             )
-            .and_then(|mut s| s.query_row([batch.to_string()], |row| Ok((row.get(0)?, row.get(1)?))))
+            .and_then(|mut s| {
+                let most = 1_u64 << 53;
+                s.query_row((batch.to_string(), most), |row| Ok((row.get(0)?, row.get(1)?)))
+            })
             .doing("add up what agents used")
     }
 
