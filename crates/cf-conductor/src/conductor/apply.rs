@@ -27,8 +27,8 @@ fn rests_on_its_end(found: &Merged) -> bool {
 }
 
 impl Core {
-    /// How a turn is to be committed. A claim or a result rests on a commit that survives a power cut; a look does not,
-    /// nor does the intent to stop an agent, which the same cut ends.
+    /// How a turn is to be committed, which has to be known before it begins. A claim or a result rests on a commit that
+    /// survives a power cut; a look does not, nor does the intent to stop an agent, which the same cut ends.
     pub(super) fn durability(
         &self,
         nothing_ends: bool,
@@ -36,12 +36,33 @@ impl Core {
         merged: &[Merged],
     ) -> Durability {
         let nothing_starts = self.at_gate.is_empty() || self.holds_off();
-        let nothing_results = news.stop.is_none() && merged.iter().all(rests_on_its_end);
+        let nothing_results = merged.iter().all(rests_on_its_end) && self.decides_nothing(news);
         if nothing_ends && nothing_starts && nothing_results {
             Durability::Normal
         } else {
             Durability::Full
         }
+    }
+
+    /// Whether what others wrote gives no task of the batch an outcome, but for what the sources make of it.
+    fn decides_nothing(&self, news: &News) -> bool {
+        let row = |task: &TaskId| self.schedule.row(*task);
+        // Of a member without an outcome nothing but its own end tells those that wait for it what it is.
+        let tells_nobody = |task: &TaskId| row(task).is_some_and(|row| row.outcome.is_none());
+        let is_stopped_first = |task: &TaskId| {
+            row(task).is_some_and(|row| matches!(row.phase, Phase::Running | Phase::Stopping))
+        };
+        // After a reload, stops that were stored are news again.
+        !self.recalled
+            && self.schedule.is_settled()
+            && news.stop.is_none()
+            && news.edges.is_empty()
+            && news.joined.is_empty()
+            && news.changed.iter().all(tells_nobody)
+            && news
+                .stopped_by_hand
+                .iter()
+                .all(|(task, _)| is_stopped_first(task))
     }
 
     /// Applies one merged finding, if the task is still as it was when the source looked; else it is looked at again.

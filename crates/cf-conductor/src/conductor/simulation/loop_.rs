@@ -47,6 +47,18 @@ impl Conductor {
     }
 }
 
+/// Whether an event tells of what has to survive a power cut.
+fn is_claim_or_result(event: &Event) -> bool {
+    let ends = event
+        .data
+        .get("phase")
+        .is_some_and(|phase| phase == "finished");
+    ends || matches!(
+        event.kind.known(),
+        Some(EventType::BatchTaskStarted | EventType::AttemptEnded)
+    )
+}
+
 fn disk_full() -> StoreError {
     let code = rusqlite::ffi::Error {
         code: rusqlite::ErrorCode::DiskFull,
@@ -370,6 +382,9 @@ impl World {
         if idle || self.gone(which) {
             return Ok(());
         }
+        let nothing_ends =
+            conductor.pending.is_empty() && (core.unverified.is_empty() || core.holds_off());
+        let durability = core.durability(nothing_ends, &conductor.news, &merged);
         let kept = (core.at_gate.clone(), core.unverified.clone());
         let fails = self.rng.chance(self.faults);
         let (by, batch) = (core.actor(), core.batch);
@@ -384,6 +399,10 @@ impl World {
         });
         match done {
             Ok(((), events)) => {
+                if durability == Durability::Normal {
+                    let rests = events.iter().find(|event| is_claim_or_result(event));
+                    assert!(rests.is_none(), "a power cut would undo {rests:?}");
+                }
                 conductor.pending.clear();
                 conductor.news = News::default();
                 conductor.stop_to_store = false;
