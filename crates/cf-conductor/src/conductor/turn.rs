@@ -357,7 +357,7 @@ impl Core {
                 .stop
                 .max(Some(if force { Stop::Force } else { Stop::Drain }));
         }
-        if kind == E::BatchTaskQueued && event.batch == Some(self.batch) {
+        if kind == E::BatchTaskQueued && event.batch == Some(self.batch) && event.task.is_some() {
             news.joined.push(event.clone());
         }
         let Some(task) = event.task.filter(|task| self.schedule.knows(*task)) else {
@@ -383,17 +383,20 @@ impl Core {
         reader: &crate::store::Reader<'_>,
         news: &mut News,
     ) -> Result<Vec<Event>> {
+        // All are read before any is taken in: what cannot be read now stays news.
+        let mut members = Vec::new();
+        for task in news.joined.iter().filter_map(|event| event.task) {
+            members.push(take_up::member(reader, self.batch, task)?);
+        }
         let mut new = Vec::new();
-        for event in std::mem::take(&mut news.joined) {
-            let Some(task) = event.task.filter(|task| !self.schedule.knows(*task)) else {
+        for (event, member) in std::mem::take(&mut news.joined).into_iter().zip(members) {
+            let Some(member) = member.filter(|member| !self.schedule.knows(member.row.task)) else {
                 continue;
             };
-            if let Some(member) = take_up::member(reader, self.batch, task)? {
-                self.schedule.add_member(member);
-                news.edges.insert(task);
-                news.changed.insert(task);
-                new.push(event);
-            }
+            news.edges.insert(member.row.task);
+            news.changed.insert(member.row.task);
+            self.schedule.add_member(member);
+            new.push(event);
         }
         Ok(new)
     }

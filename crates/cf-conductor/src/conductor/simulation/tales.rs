@@ -10,7 +10,9 @@ use cf_reconcile::FailureCause;
 
 use super::world::World;
 use crate::conductor::take_up::Again;
+use crate::conductor::turn::News;
 use crate::settings::Settings;
+use crate::store::Doing as _;
 use crate::store::batch::Stop;
 use crate::store::event::{Event, EventFilter};
 use crate::store::task::TaskEdit;
@@ -519,4 +521,33 @@ fn a_failed_task_that_is_reopened_with_what_it_depends_on_is_said_to_be() {
     for nth in 1..=3 {
         assert_eq!(stands(&world, batch, nth), "waiting");
     }
+}
+
+#[test]
+fn a_task_that_joined_is_not_forgotten_when_the_store_fails_for_a_moment() {
+    let mut world = world(2, &[]);
+    let batch = begin(&mut world, &[0], parallel());
+    let id = world.conductors[batch].batch;
+    let joined = |task| Event::new(EventType::BatchTaskQueued).task(task).batch(id);
+    let mut news = News {
+        joined: world.tasks.iter().map(|task| joined(*task)).collect(),
+        ..News::default()
+    };
+    let mut core = world.conductors[batch].core.take().unwrap();
+    let rename = |world: &mut World, from: &str, to: &str| {
+        let sql = format!("ALTER TABLE {from} RENAME TO {to}");
+        world.try_write(&Actor::System, |tx| {
+            tx.conn.execute_batch(&sql).doing("rename a table")
+        });
+    };
+    rename(&mut world, "batch_task", "hidden");
+    let read = world.store.read(|r| core.take_joined(r, &mut news));
+    assert!(read.is_err());
+    assert_eq!(news.joined.len(), 2);
+    rename(&mut world, "hidden", "batch_task");
+    world
+        .store
+        .read(|r| core.take_joined(r, &mut news))
+        .unwrap();
+    assert!(news.joined.is_empty());
 }
