@@ -147,6 +147,19 @@ fn a_stop_while_a_worktree_is_made_ends_that_and_nothing_started() {
 }
 
 #[test]
+fn a_store_that_vanishes_while_a_worktree_is_made_leaves_no_agent_to_be_named() {
+    let ws = slow("smudge");
+    ws.add("a", "touch ran");
+    let batch = ws.start(["a"]);
+    ws.wait_for_line("waits");
+    let attempt = ws.attempts("a").remove(0);
+    let id = attempt["id"].as_str().expect("an id").to_owned();
+    std::fs::remove_file(ws.root().join(".cf/state.db")).expect("it is there");
+    let said = batch.wait().code(1).stderr();
+    assert!(!said.contains(&id[..8]), "nothing of it ran: {said}");
+}
+
+#[test]
 fn a_task_that_is_done_elsewhere_while_its_worktree_is_made_never_starts() {
     let ws = slow("smudge");
     ws.add("a", "touch ran");

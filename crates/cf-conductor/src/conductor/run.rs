@@ -1103,9 +1103,14 @@ impl<'a> Conductor<'a> {
             live.insert(running.attempt, running.task);
             let _ = self.executor.stop(running.identity.supervisor, grace);
         }
-        for judged in &self.pending {
-            live.remove(&judged.attempt);
-        }
+        // Of an attempt whose worktree is made, or whose work is kept, nothing runs.
+        let runs: Vec<AttemptId> = self
+            .executor
+            .running()
+            .iter()
+            .map(|running| running.attempt)
+            .collect();
+        live.retain(|attempt, _| runs.contains(attempt));
         let deadline = tokio::time::Instant::now() + grace + ABANDON;
         while !live.is_empty() {
             match tokio::time::timeout_at(deadline, self.executor.note()).await {
