@@ -27,8 +27,8 @@ fn rests_on_its_end(found: &Merged) -> bool {
 }
 
 impl Core {
-    /// How a turn is to be committed, which has to be known before it begins. A claim or a result rests on a commit that
-    /// survives a power cut; a look does not, nor does the intent to stop an agent, which the same cut ends.
+    /// How a turn is to be committed, which has to be known before it begins. A claim or a result rests on a commit
+    /// that survives a power cut; a look does not, nor does the intent to stop an agent, which the same cut ends.
     pub(super) fn durability(
         &self,
         nothing_ends: bool,
