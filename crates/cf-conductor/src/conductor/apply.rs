@@ -36,7 +36,8 @@ impl Core {
         merged: &[Merged],
     ) -> Durability {
         let nothing_starts = self.at_gate.is_empty() || self.holds_off();
-        let nothing_results = merged.iter().all(rests_on_its_end) && self.decides_nothing(news);
+        let nothing_results =
+            merged.iter().all(rests_on_its_end) && self.decides_nothing(news, merged);
         if nothing_ends && nothing_starts && nothing_results {
             Durability::Normal
         } else {
@@ -45,7 +46,7 @@ impl Core {
     }
 
     /// Whether what others wrote gives no task of the batch an outcome, but for what the sources make of it.
-    fn decides_nothing(&self, news: &News) -> bool {
+    fn decides_nothing(&self, news: &News, merged: &[Merged]) -> bool {
         let row = |task: &TaskId| self.schedule.row(*task);
         // Of a member without an outcome nothing but its own end tells those that wait for it what it is.
         let tells_nobody = |task: &TaskId| row(task).is_some_and(|row| row.outcome.is_none());
@@ -59,6 +60,9 @@ impl Core {
             && news.edges.is_empty()
             && news.joined.is_empty()
             && news.changed.iter().all(tells_nobody)
+            && merged
+                .iter()
+                .all(|found| tells_nobody(&found.winner.task_id))
             && news
                 .stopped_by_hand
                 .iter()
