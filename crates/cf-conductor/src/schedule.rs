@@ -128,6 +128,7 @@ pub struct Schedule {
     delayed: BTreeSet<(i64, usize)>,
     phases: [usize; Phase::ALL.len()],
     waiting_for_others: usize,
+    held_under_a_claim: usize,
     by_hand: usize,
     dirty: Vec<usize>,
     /// Nodes whose meaning to their dependents may have changed.
@@ -165,6 +166,7 @@ impl Schedule {
             delayed: BTreeSet::new(),
             phases: [0; Phase::ALL.len()],
             waiting_for_others: 0,
+            held_under_a_claim: 0,
             by_hand: 0,
             dirty: Vec::new(),
             touched: Vec::new(),
@@ -258,6 +260,7 @@ impl Schedule {
         if node.member {
             self.phases[node.row.phase as usize] += 1;
             self.waiting_for_others += usize::from(waits_for_others(&node));
+            self.held_under_a_claim += usize::from(is_held_under_a_claim(&node));
             self.by_hand += usize::from(waits_for_a_person(&node));
         }
         self.nodes.push(node);
@@ -319,9 +322,13 @@ impl Schedule {
             .map(|node| node.row.task)
     }
 
-    /// The tasks that the batch must hear about because another owner's claim on them is waited for.
+    /// The tasks that the batch must hear about because another owner's claim on them is waited for, or decides over
+    /// what is held here.
     pub fn waited_for(&self) -> impl Iterator<Item = TaskId> + '_ {
-        let own = self.nodes.iter().filter(|node| waits_for_others(node));
+        let own = self
+            .nodes
+            .iter()
+            .filter(|node| waits_for_others(node) || is_held_under_a_claim(node));
         let others = self
             .elsewhere
             .iter()
@@ -330,9 +337,9 @@ impl Schedule {
         own.chain(others).map(|node| node.row.task)
     }
 
-    /// Whether any member waits for another owner's claim, without walking over them.
+    /// Whether there are any, without walking over the members.
     pub fn waits_for_claims(&self) -> bool {
-        self.waiting_for_others > 0 || !self.elsewhere.is_empty()
+        self.waiting_for_others > 0 || self.held_under_a_claim > 0 || !self.elsewhere.is_empty()
     }
 
     fn member(&self, task: TaskId) -> Option<usize> {
@@ -577,8 +584,10 @@ impl Schedule {
             return;
         };
         if self.nodes[at].stored != stored || self.nodes[at].claim != claim {
+            self.held_under_a_claim -= usize::from(is_held_under_a_claim(&self.nodes[at]));
             self.nodes[at].stored = stored;
             self.nodes[at].claim = claim;
+            self.held_under_a_claim += usize::from(is_held_under_a_claim(&self.nodes[at]));
             self.touched.push(at);
         }
     }
@@ -824,6 +833,7 @@ impl Schedule {
         self.unplace(at);
         self.phases[self.nodes[at].row.phase as usize] -= 1;
         self.waiting_for_others -= usize::from(waits_for_others(&self.nodes[at]));
+        self.held_under_a_claim -= usize::from(is_held_under_a_claim(&self.nodes[at]));
         self.by_hand -= usize::from(waits_for_a_person(&self.nodes[at]));
         let node = &mut self.nodes[at];
         edit(&mut node.row);
@@ -845,6 +855,7 @@ impl Schedule {
         }
         self.phases[self.nodes[at].row.phase as usize] += 1;
         self.waiting_for_others += usize::from(waits_for_others(&self.nodes[at]));
+        self.held_under_a_claim += usize::from(is_held_under_a_claim(&self.nodes[at]));
         self.by_hand += usize::from(waits_for_a_person(&self.nodes[at]));
         self.replace(at);
         self.touched.push(at);
@@ -950,6 +961,11 @@ const fn waits_for_others(node: &Node) -> bool {
     node.member
         && matches!(node.row.phase, Phase::Queued)
         && matches!(node.gate, Gate::ClaimedElsewhere | Gate::AwaitingLook)
+}
+
+/// Whether somebody else's claim, which came before this batch saw the answer, decides over a held member.
+const fn is_held_under_a_claim(node: &Node) -> bool {
+    node.member && matches!(node.row.phase, Phase::Held) && matches!(node.claim, LiveClaim::Some)
 }
 
 fn blank_row(task: TaskId) -> BatchTask {

@@ -126,8 +126,8 @@ impl Core {
         Ok(open)
     }
 
-    /// Takes over the attempt of a batch whose conductor is gone, for a task of this batch: from now on it is this
-    /// batch's own.
+    /// Takes over the attempt of a batch whose conductor is gone, for a task of this batch that is queued or held: from
+    /// now on it is this batch's own.
     ///
     /// Of a task outside the batch, or finished in it, only the claim is taken over; its attempt's end makes it what it
     /// is.
@@ -139,7 +139,7 @@ impl Core {
         if self
             .schedule
             .row(attempt.task)
-            .is_some_and(|row| row.phase == Phase::Queued)
+            .is_some_and(|row| matches!(row.phase, Phase::Queued | Phase::Held))
         {
             self.schedule.started(attempt.task, tx.now());
         }

@@ -11,7 +11,7 @@ use cf_reconcile::FailureCause;
 use super::world::World;
 use crate::conductor::take_up::Again;
 use crate::conductor::turn::News;
-use crate::settings::Settings;
+use crate::settings::{Settings, WaitForBlockers};
 use crate::store::Doing as _;
 use crate::store::batch::Stop;
 use crate::store::event::{Event, EventFilter};
@@ -550,4 +550,40 @@ fn a_task_that_joined_is_not_forgotten_when_the_store_fails_for_a_moment() {
         .read(|r| core.take_joined(r, &mut news))
         .unwrap();
     assert!(news.joined.is_empty());
+}
+
+#[test]
+fn a_claim_of_the_dead_on_an_answered_task_is_settled_by_who_holds_that() {
+    for (fate, outcome) in [
+        (Some(GOOD), "COMPLETED succeeded"),
+        (Some(BAD), "FAILED Exit"),
+        (None, "held"),
+    ] {
+        let mut world = world(1, &[]);
+        let task = world.tasks[0];
+        let patient = Settings {
+            wait_for_blockers: WaitForBlockers::Always,
+            ..parallel()
+        };
+        let first = begin(&mut world, &[0], patient);
+        world.ask(&Actor::Attempt(agent(&world, 0)), None);
+        end(&mut world, 0, GOOD);
+        turn(&mut world, first);
+        assert_eq!(stands(&world, first, 0), "held");
+        // Another batch is the first to see that it was answered.
+        world.set_status(task, TaskStatus::Ready);
+        let second = begin(&mut world, &[0], parallel());
+        turn(&mut world, first);
+        world.crash(second);
+        match fate {
+            Some(fate) => end(&mut world, 0, fate),
+            // A live one is waited for.
+            None => assert!(runs(&world, 0)),
+        }
+        for _ in 0..3 {
+            turn(&mut world, first);
+        }
+        assert_eq!(stands(&world, first, 0), outcome);
+        assert_eq!(ended(&world, first), fate.is_some());
+    }
 }

@@ -7,13 +7,14 @@ use cf_reconcile::{DependencyState, LiveClaim, Reason, Stored};
 use proptest::prelude::*;
 
 use super::*;
-use crate::schedule::waits_for_others;
+use crate::schedule::{is_held_under_a_claim, waits_for_others};
 
 impl Schedule {
     /// Fails unless everything that is kept in passing is what a recount gives.
     pub(crate) fn recount(&self) {
         let mut phases = [0; Phase::ALL.len()];
         let mut waiting_for_others = 0;
+        let mut held_under_a_claim = 0;
         let mut placed = 0;
         for (at, node) in self.nodes.iter().enumerate() {
             let who = node.label.as_str();
@@ -61,6 +62,7 @@ impl Schedule {
             }
             phases[node.row.phase as usize] += 1;
             waiting_for_others += usize::from(waits_for_others(node));
+            held_under_a_claim += usize::from(is_held_under_a_claim(node));
             assert_eq!(
                 node.row.phase == Phase::Finished,
                 node.row.outcome.is_some(),
@@ -100,6 +102,10 @@ impl Schedule {
         assert_eq!(
             waiting_for_others, self.waiting_for_others,
             "tasks that wait for others"
+        );
+        assert_eq!(
+            held_under_a_claim, self.held_under_a_claim,
+            "held tasks that others have claimed"
         );
         assert_eq!(
             placed,
