@@ -10,8 +10,8 @@ use super::repository::Repository;
 const GITLINK: &[u8] = b"160000";
 
 impl Repository {
-    /// Refuses work of which a part is in a repository of its own: a commit of it would have but a name of that. What is
-    /// declared as a submodule is meant so.
+    /// Refuses work of which a part is in a repository of its own: a commit of it would have but a name of that. What
+    /// is declared as a submodule is meant so.
     pub(super) fn refuse_inner(&self, base: &str, tree: &str) -> Result<(), GitError> {
         let changes = self
             .common("look for repositories in what a worktree holds")

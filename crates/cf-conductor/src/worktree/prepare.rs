@@ -204,8 +204,8 @@ impl Repository {
         let Some(tip) = tip else {
             return Ok(saved);
         };
-        // Work that was finished is on the branch alone, and so is what a person has put there, perhaps before the attempt
-        // for whose sake the branch counts as cf's ever got it. What an attempt was to start from is no work.
+        // Work that was finished is on the branch alone, and so is what a person has put there, perhaps before the
+        // attempt for whose sake the branch counts as cf's ever got it. What an attempt was to start from is no work.
         let is_a_base = order.older.iter().any(|older| older.left.base == tip);
         if is_a_base || self.contains(&order.base, tip)? || self.is_kept(order, tip)? {
             return Ok(saved);

@@ -256,7 +256,8 @@ impl Conductor<'_> {
         if self.core.settings.isolation != cf_core::Isolation::Worktree || self.only_pass {
             return Ok(());
         }
-        // From here on it is known where in a worktree a verification starts. Why it is not found is said when it is used.
+        // From here on it is known where in a worktree a verification starts. Why it is not found is said when it is
+        // used.
         let _ = self.trees.repository(self.setup, &self.core.settings);
         let mut left = self.store.read(|reader| reader.worktrees_left())?;
         left.retain(|row| !row.is_live && !self.core.schedule.knows(row.task));
