@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use cf_conductor::supervise;
+use cf_conductor::{process, supervise};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::filter::LevelFilter;
@@ -33,6 +33,8 @@ use error::CliError;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    // A disk that is full in this way is told as any other is; where the kernel refuses, it ends this process.
+    let _ = process::survive_file_limit();
     // A supervisor is this program again, and must stay small: no parser, no configuration, no threads.
     if supervise::is_supervisor_call(&words) {
         return supervise::supervise();

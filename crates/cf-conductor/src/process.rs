@@ -10,7 +10,7 @@ mod sweep;
 
 pub use own::{
     adopted, become_subreaper, close_on_exec_all, is_ignored, lock_held, make_undumpable,
-    reap_adopted,
+    reap_adopted, survive_file_limit,
 };
 pub(crate) use sweep::mark_of;
 pub use sweep::{Lost, SessionTrust, Swept, remains, sweep};

@@ -299,17 +299,16 @@ fn a_database_that_cannot_be_written_is_refused_clearly() {
     assert_eq!(ws.events().len(), before);
 }
 
-#[test]
-fn a_full_disk_is_said_and_leaves_a_sound_database() {
+#[test_case("trap '' XFSZ; "; "with the signal ignored")]
+#[test_case(""; "with the signal as it is")]
+fn a_full_disk_is_said_and_leaves_a_sound_database(before: &str) {
     let ws = workspace();
     ws.add("a", "true");
     ws.plan(&plan_of(2_000, "true"));
     // A limit on the size of files (400 blocks of 512 bytes) stands for the full disk.
+    let script = format!("{before}ulimit -f 400; exec \"$CF\" tasks import plan.toml");
     let output = std::process::Command::new("/bin/sh")
-        .args([
-            "-c",
-            "trap '' XFSZ; ulimit -f 400; exec \"$CF\" tasks import plan.toml",
-        ])
+        .args(["-c", &script])
         .env("CF", ws.binary())
         .env("HOME", ws.home())
         .current_dir(ws.root())
@@ -329,6 +328,21 @@ fn a_full_disk_is_said_and_leaves_a_sound_database() {
             .map(Vec::len),
         Some(1)
     );
+}
+
+#[test]
+fn an_agent_does_not_inherit_what_cf_makes_of_signals() {
+    let ws = workspace();
+    ws.add("a", "grep -E '^Sig(Ign|Cgt):' /proc/self/status > signals");
+    ws.run(["a"]).ok();
+    let signals = ws.read("signals");
+    assert_eq!(signals.lines().count(), 2);
+    for line in signals.lines() {
+        let mask = line.split_whitespace().next_back().expect("it has a mask");
+        let mask = u64::from_str_radix(mask, 16).expect("it is hexadecimal");
+        // SIGXFSZ is signal 25, and signal 1 is bit 0.
+        assert_eq!(mask & (1 << 24), 0, "{signals}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{
@@ -51,6 +52,23 @@ pub fn is_ignored(signal: i32) -> bool {
         .unwrap_or(0);
     // Signal 1 is bit 0 (proc_pid_status(5)).
     (1..=64).contains(&signal) && mask & (1 << (signal - 1)) != 0
+}
+
+/// Lets a write past the limit on the size of files (`ulimit -f`) fail with `EFBIG`, where SIGXFSZ would end this process.
+///
+/// The signal gets a handler that does nothing: what is ignored would stay ignored in the programs that this process
+/// starts. One that was ignored from the start stays so, here and there.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub fn survive_file_limit() -> io::Result<()> {
+    use signal_hook::consts::SIGXFSZ;
+
+    if !is_ignored(SIGXFSZ) {
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+    }
+    Ok(())
 }
 
 /// Whether somebody holds the lock on a supervisor's file, which is what being alive means: it is released by death
