@@ -435,5 +435,6 @@ fn a_filter_that_git_runs_for_cf_gets_no_token() {
     ws.run(["a"]).ok();
     let env = ws.read("seen");
     assert!(env.contains("GIT_TERMINAL_PROMPT=0"), "cf's own git ran it");
+    assert!(env.contains("GIT_NO_LAZY_FETCH=1"), "{env}");
     assert!(!env.contains("-of-mine"), "{env}");
 }
