@@ -54,7 +54,8 @@ pub fn is_ignored(signal: i32) -> bool {
     (1..=64).contains(&signal) && mask & (1 << (signal - 1)) != 0
 }
 
-/// Lets a write past the limit on the size of files (`ulimit -f`) fail with `EFBIG`, where SIGXFSZ would end this process.
+/// Lets a write past the limit on the size of files (`ulimit -f`) fail with `EFBIG`, where SIGXFSZ would end this
+/// process.
 ///
 /// The signal gets a handler that does nothing: what is ignored would stay ignored in the programs that this process
 /// starts. One that was ignored from the start stays so, here and there.

@@ -1,4 +1,5 @@
-//! Calls of the program `git`: an environment without secrets, no hook, no question, a time limit, and a way to be cut short.
+//! Calls of the program `git`: an environment without secrets, no hook, no question, a time limit, and a way to be cut
+//! short.
 
 mod watched;
 

@@ -53,7 +53,7 @@ fn a_thousand_links_cost_ten_requests_then_one_a_pass_then_none_within_the_inter
     let later = github.take_received();
     assert!(later.len() <= 3, "{} requests in two passes", later.len());
     for pair in later.windows(2) {
-        // Four seconds lie between them where they are sent; a machine at its limit brings them later, each by another time.
+        // Four seconds lie between them where they are sent; a machine at its limit brings each later, and not alike.
         assert!(pair[1].at - pair[0].at >= Duration::from_secs(2));
     }
     assert_eq!(github.most_in_flight(), 1);
