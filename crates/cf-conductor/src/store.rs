@@ -212,6 +212,18 @@ impl StoreError {
                 | rusqlite::ErrorCode::CannotOpen
         )
     }
+
+    /// Whether a file would have become larger than this process may write (`ulimit -f`). It is transient for others
+    /// alone: no later try of this process can do better.
+    pub fn is_file_limit(&self) -> bool {
+        matches!(
+            self,
+            Self::Sql {
+                source: rusqlite::Error::SqliteFailure(error, _),
+                ..
+            } if error.code == rusqlite::ErrorCode::SystemIoFailure
+        ) && crate::process::files_are_limited()
+    }
 }
 
 /// A result of the store.

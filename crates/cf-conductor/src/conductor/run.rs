@@ -208,6 +208,8 @@ struct Conductor<'a> {
     next_tick: Option<Instant>,
     signals_seen: u32,
     store_trouble: bool,
+    /// What is written outside a turn fails, though turns that write nothing succeed.
+    writes_fail: bool,
     trouble_told: bool,
     /// That an agent's files cannot be written was said, and none could be since.
     launch_trouble: bool,
@@ -295,6 +297,7 @@ impl<'a> Conductor<'a> {
             next_tick: None,
             signals_seen: 0,
             store_trouble: false,
+            writes_fail: false,
             trouble_told: false,
             launch_trouble: false,
             source_trouble: HashMap::new(),
@@ -492,25 +495,15 @@ impl<'a> Conductor<'a> {
             let events = match self.one_turn() {
                 Ok(events) => events,
                 Err(ConductorError::Store(error)) if error.is_transient() => {
-                    self.store_is_not_well(&error);
-                    if self.stop_to_store && !self.stop_sent {
-                        // The agents are told to end whether or not the store takes the word down.
-                        self.stop_sent = true;
-                        self.tell_all_to_end(self.core.settings.kill_grace)?;
-                    }
-                    let waited = self.core.clock.saturating_sub(self.trouble_since) >= LAST_WORDS;
-                    if self.signals_seen > 0
-                        && (self.signals_seen > 1 || waited)
-                        && self.executor.running().is_empty()
-                    {
-                        // Nothing is left to be looked after; what could not be stored is in the supervisors' records.
-                        return Err(error.into());
-                    }
+                    self.bear_with_store(error)?;
                     woken = self.wait(STORE_PAUSE).await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
+            if !events.is_empty() {
+                self.writes_fail = false;
+            }
             self.store_is_well();
             // Agents are started and stopped before it is told.
             let done = self.effects();
@@ -536,6 +529,28 @@ impl<'a> Conductor<'a> {
             let wait = self.longest_wait();
             woken = self.wait(wait).await;
         }
+    }
+
+    /// Goes on without the store for now, or leaves when nothing is gained by waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// The one given, when no agent is left to be looked after and either the store was waited for in vain after a
+    /// request to stop, or this process can never write what it has to. What could not be stored is in the records of
+    /// the supervisors then, and the batch can be resumed.
+    fn bear_with_store(&mut self, error: StoreError) -> Result<(), ConductorError> {
+        self.store_is_not_well(&error);
+        if self.stop_to_store && !self.stop_sent {
+            // The agents are told to end whether or not the store takes the word down.
+            self.stop_sent = true;
+            self.tell_all_to_end(self.core.settings.kill_grace)?;
+        }
+        let lasted = self.core.clock.saturating_sub(self.trouble_since);
+        let asked = self.signals_seen > 1 || (self.signals_seen > 0 && lasted >= LAST_WORDS);
+        if (asked || error.is_file_limit()) && self.executor.running().is_empty() {
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     // ---- one turn ---------------------------------------------------------------------------------------------
@@ -967,6 +982,9 @@ impl<'a> Conductor<'a> {
                 Duration::ZERO
             };
         }
+        if self.writes_fail {
+            wait = wait.max(STORE_PAUSE);
+        }
         wait
     }
 
@@ -1074,12 +1092,13 @@ impl<'a> Conductor<'a> {
         }
         match self.core.clean_up(&mut self.store) {
             Ok(events) => {
+                self.writes_fail &= events.is_empty();
                 self.wrote_aside(&events);
                 Ok(())
             }
             Err(error) if error.is_transient() => {
-                self.store_is_not_well(&error);
-                Ok(())
+                self.writes_fail = true;
+                self.bear_with_store(error)
             }
             Err(error) => Err(error.into()),
         }
@@ -1163,6 +1182,9 @@ impl<'a> Conductor<'a> {
     }
 
     fn store_is_well(&mut self) {
+        if self.writes_fail {
+            return;
+        }
         self.store_trouble = false;
         if std::mem::take(&mut self.trouble_told) {
             self.observer.notice(&Notice::Available {
@@ -1269,8 +1291,9 @@ impl<'a> Conductor<'a> {
                 Ok(None)
             }
             Err(error) if error.is_transient() => {
-                self.store_is_not_well(&error);
+                self.writes_fail = true;
                 self.must_reload = true;
+                self.bear_with_store(error)?;
                 Ok(None)
             }
             Err(error) => Err(error.into()),

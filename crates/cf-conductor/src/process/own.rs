@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{
-    DumpableBehavior, Pid, WaitOptions, getpid, set_child_subreaper, set_dumpable_behavior, waitpid,
+    DumpableBehavior, Pid, Resource, WaitOptions, getpid, getrlimit, set_child_subreaper,
+    set_dumpable_behavior, waitpid,
 };
 
 use super::{Stat, children, own_pid, stat};
@@ -70,6 +71,11 @@ pub fn survive_file_limit() -> io::Result<()> {
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     }
     Ok(())
+}
+
+/// Whether this process may not write files of any size (`ulimit -f`).
+pub fn files_are_limited() -> bool {
+    getrlimit(Resource::Fsize).current.is_some()
 }
 
 /// Whether somebody holds the lock on a supervisor's file, which is what being alive means: it is released by death

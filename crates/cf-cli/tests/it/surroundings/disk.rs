@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::unshare;
-use crate::empty_folder;
+use crate::{empty_folder, workspace};
 
 /// How many KiB are left, round by round.
 const LEFT: &str = "0 4 8 12 16 20 24 28 32 36 40 44 48 56 64 72 80 96 112 128 160 192";
@@ -66,4 +66,31 @@ fn whichever_write_finds_the_disk_full_nothing_is_lost() {
         );
         assert!(times("verified", &key) >= 1, "{story}");
     }
+}
+
+/// The limit on the size of files meets another write each time, the one that ends the batch among them. Nothing this
+/// process does later can be stored, so it says so once, looks after its agent to its end, and leaves.
+#[test]
+fn a_limit_on_the_size_of_files_is_said_once_and_never_waited_for() {
+    let mut limited = 0;
+    for blocks in (96..=272).step_by(16) {
+        let ws = workspace();
+        ws.add("a", "echo a >> ran");
+        let ended = ws
+            .command(["run", "a"])
+            .under_limits(&format!("-f {blocks}"))
+            .deadline(Duration::from_secs(30))
+            .run();
+        let story = format!("{blocks} blocks:\n{}", ended.text());
+        if ended.exit_code() != Some(0) {
+            limited += 1;
+            ended.code(1).says("ulimit -f unlimited");
+            ws.cf(["resume"]).ok();
+        }
+        assert!(story.matches("for now").count() <= 1, "{story}");
+        assert!(!story.contains("answers again"), "{story}");
+        assert_eq!(ws.status("a"), "DONE", "{story}");
+        assert_eq!(ws.read("ran"), "a\n", "{story}");
+    }
+    assert!(limited > 3, "the limits are to be narrower");
 }
