@@ -184,6 +184,7 @@ pub(crate) struct AttemptJson<'a> {
     tokens: Option<TokensJson>,
     cost_micro_usd: Option<u64>,
     left_behind: u32,
+    output_lost: u64,
     log: String,
     #[serde(serialize_with = "as_full")]
     started_at: Timestamp,
@@ -249,6 +250,7 @@ impl<'a> AttemptJson<'a> {
             }),
             cost_micro_usd: attempt.cost_micro_usd,
             left_behind: attempt.left_behind,
+            output_lost: attempt.output_lost(),
             log: workspace.log_of(attempt.id).to_string_lossy().into_owned(),
             started_at: attempt.started_at,
             ended_at: attempt.ended_at,

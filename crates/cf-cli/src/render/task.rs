@@ -221,6 +221,13 @@ impl FullTask<'_> {
             if attempt.left_behind > 0 {
                 writeln!(out, "    it left {} behind", processes(attempt.left_behind))?;
             }
+            let lost = attempt.output_lost();
+            if lost > 0 {
+                writeln!(
+                    out,
+                    "    {lost} bytes of its output could not be written and are lost"
+                )?;
+            }
             if let Some(row) = self.worktrees.iter().find(|row| row.attempt == attempt.id) {
                 write_worktree(out, row, self.trees)?;
             }

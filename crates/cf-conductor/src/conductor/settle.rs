@@ -132,6 +132,7 @@ impl Core {
             result.cost_micro_usd = agent.cost_micro_usd;
             result.left_behind += agent.left_behind;
             result.ending = agent.ending;
+            result.add_output_lost(agent);
         }
         tx.end_attempt(judged.attempt, &result)?;
         Self::store_kept(tx, judged)?;

@@ -79,6 +79,11 @@ const ATTEMPT: &str = "SELECT id, task, batch, generation, engine, format, stage
                        record, started_at_ms, ended_at_ms, resumes FROM attempt";
 
 impl Attempt {
+    /// How many bytes of its output could not be written, for example because the disk was full. Known at its end.
+    pub fn output_lost(&self) -> u64 {
+        self.record.as_ref().map_or(0, output_lost)
+    }
+
     /// Reads a row of [`ATTEMPT`], by the places of its columns.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -182,6 +187,24 @@ pub struct AttemptResult {
     pub left_behind: u32,
     /// The exit record or the kill receipt.
     pub record: Value,
+}
+
+impl AttemptResult {
+    /// Adds to the output that could not be written what an earlier process of the attempt could not write.
+    pub(crate) fn add_output_lost(&mut self, earlier: &Self) {
+        let lost = output_lost(&earlier.record);
+        if lost > 0 && self.record.is_object() {
+            self.record[LOG_DROPPED] = (lost + output_lost(&self.record)).into();
+        }
+    }
+}
+
+/// The name in a record of the output that could not be written, as
+/// [`LogTally`](crate::supervise::LogTally) writes it.
+const LOG_DROPPED: &str = "log_dropped";
+
+fn output_lost(record: &Value) -> u64 {
+    record.get(LOG_DROPPED).and_then(Value::as_u64).unwrap_or(0)
 }
 
 impl Reader<'_> {
@@ -536,6 +559,10 @@ impl Tx<'_> {
             }
             if result.left_behind > 0 {
                 event = event.with("left_behind", result.left_behind);
+            }
+            let lost = output_lost(&result.record);
+            if lost > 0 {
+                event = event.with("output_lost", lost);
             }
             self.append(with_words(event, result))?;
         }

@@ -94,3 +94,25 @@ fn a_limit_on_the_size_of_files_is_said_once_and_never_waited_for() {
     }
     assert!(limited > 3, "the limits are to be narrower");
 }
+
+/// Output that has no room does not hold the agent up, and is not missed in silence.
+#[test]
+fn output_that_could_not_be_written_is_told() {
+    let ws = workspace();
+    // Some is lost of the agent's, and all of what its verification says after it.
+    ws.task("a")
+        .run("head -c 1000000 /dev/zero | tr '\\0' x")
+        .verify("echo looked")
+        .add();
+    ws.command(["run", "a"]).under_limits("-f 300").run().ok();
+    let lost = ws.attempts("a")[0]["output_lost"].as_u64();
+    let least = 1_000_000 - 300 * 512;
+    assert!(lost.is_some_and(|lost| (least..1_000_000).contains(&lost)));
+    assert_eq!(
+        ws.events_of("ATTEMPT_ENDED", "a")[0]["data"]["output_lost"].as_u64(),
+        lost
+    );
+    ws.cf(["tasks", "show", "a"])
+        .ok()
+        .says("bytes of its output could not be written");
+}
