@@ -20,7 +20,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cf_core::SupervisorId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -384,12 +384,20 @@ pub(crate) fn end_for_certain(identity: &Identity, patience: Duration) {
 
 /// Whether the process behind a pidfd has ended, after waiting for that at most `patience`.
 pub(crate) fn has_ended(pidfd: impl AsFd, patience: Duration) -> bool {
-    let patience = Timespec {
-        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: patience.subsec_nanos().into(),
-    };
+    let begun = Instant::now();
     let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
-    matches!(poll(&mut fds, Some(&patience)), Ok(1..))
+    loop {
+        let left = patience.saturating_sub(begun.elapsed());
+        let left = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        match poll(&mut fds, Some(&left)) {
+            // A signal to this process says nothing of the other one.
+            Err(rustix::io::Errno::INTR) => {}
+            ended => return matches!(ended, Ok(1..)),
+        }
+    }
 }
 
 #[cfg(test)]
