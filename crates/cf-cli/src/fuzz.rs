@@ -106,6 +106,8 @@ fn fuzz_links() {
             if let Ok(link) = &read {
                 let again = Link::parse(&link.url(), link.kind, "github.com");
                 assert_eq!(again.as_ref().ok(), Some(link), "its address leads to it");
+                let again = Link::parse(&link.to_string(), link.kind, "github.com");
+                assert_eq!(again.as_ref().ok(), Some(link), "what is shown leads to it");
                 assert!(!link.url().contains(char::is_control));
             }
             kind(&read)

@@ -86,10 +86,7 @@ impl FromStr for Repo {
     type Err = LinkError;
 
     fn from_str(text: &str) -> Result<Self, LinkError> {
-        let refuse = |why| LinkError {
-            text: text.chars().take(200).collect(),
-            why,
-        };
+        let refuse = |why| refuse(text, why);
         let (owner, name) = text
             .split_once('/')
             .ok_or_else(|| refuse("it is not OWNER/REPO"))?;
@@ -157,65 +154,69 @@ pub struct LinkError {
 }
 
 impl Link {
-    /// Reads `owner/repo#12`, `https://HOST/owner/repo/issues/12` or `…/pull/12`.
+    /// Reads `owner/repo#12`, `HOST/owner/repo#12`, `https://HOST/owner/repo/issues/12` or `…/pull/12`, the last two also
+    /// without `https://`; blanks around it do not count.
     ///
-    /// `kind` is what the short form means; a URL says it by itself. `host` is where the short form lives.
+    /// `kind` is what the short forms mean; an address says it by itself. `host` is where the shortest form lives.
     ///
     /// # Errors
     ///
-    /// The text is neither form, or the repository or number is impossible.
+    /// The text is none of these, or the host, repository or number is impossible.
     pub fn parse(text: &str, kind: LinkKind, host: &str) -> Result<Self, LinkError> {
-        let refuse = |why| LinkError {
-            text: text.chars().take(200).collect(),
-            why,
-        };
-        if let Some(rest) = text
+        let text = text.trim();
+        let address = text
             .strip_prefix("https://")
-            .or_else(|| text.strip_prefix("http://"))
-        {
-            let rest = rest
-                .split(['?', '#'])
-                .next()
-                .unwrap_or_default()
-                .trim_end_matches('/');
-            let mut parts = rest.split('/');
-            let host = parts
-                .next()
-                .filter(|h| is_host(h))
-                .ok_or_else(|| refuse("its host cannot be read"))?;
-            let (Some(owner), Some(name), Some(what), Some(number)) =
-                (parts.next(), parts.next(), parts.next(), parts.next())
-            else {
-                return Err(refuse(
-                    "the URL is not /OWNER/REPO/issues/N or /OWNER/REPO/pull/N",
-                ));
-            };
-            let kind = match what {
-                "issues" => LinkKind::Issue,
-                "pull" | "pulls" => LinkKind::Pr,
-                _ => {
-                    return Err(refuse(
-                        "the URL is not /OWNER/REPO/issues/N or /OWNER/REPO/pull/N",
-                    ));
-                }
-            };
-            let repo = format!("{owner}/{name}").parse()?;
-            let number = number_of(number).ok_or_else(|| refuse("its number cannot be read"))?;
-            return Ok(Self {
-                host: host.to_ascii_lowercase(),
-                repo,
-                number,
-                kind,
-            });
+            .or_else(|| text.strip_prefix("http://"));
+        let place = text.split(['?', '#']).next().unwrap_or_default();
+        match (address, place.matches('/').count()) {
+            (Some(address), _) => Self::at_address(text, address),
+            // Neither an account nor a repository has a slash in its name.
+            (None, 3..) => Self::at_address(text, text),
+            (None, 2) => {
+                let (host, rest) = text.split_once('/').expect("there are two");
+                Self::short(text, rest, kind, host)
+            }
+            (None, 0 | 1) => Self::short(text, text, kind, host),
         }
-        let (repo, number) = text
-            .split_once('#')
-            .ok_or_else(|| refuse("it has no `#` and is not a URL"))?;
-        let number = number_of(number).ok_or_else(|| refuse("its number cannot be read"))?;
+    }
+
+    /// Reads `HOST/owner/repo/issues/12` and what may follow it.
+    fn at_address(text: &str, address: &str) -> Result<Self, LinkError> {
+        let path = address
+            .split(['?', '#'])
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('/');
+        let mut parts = path.split('/');
+        let host = host_of(text, parts.next().unwrap_or_default())?;
+        let other = "the URL is not /OWNER/REPO/issues/N or /OWNER/REPO/pull/N";
+        let (Some(owner), Some(name), Some(what), Some(number)) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(refuse(text, other));
+        };
+        let kind = match what {
+            "issues" => LinkKind::Issue,
+            "pull" | "pulls" => LinkKind::Pr,
+            _ => return Err(refuse(text, other)),
+        };
         Ok(Self {
-            host: host.to_ascii_lowercase(),
+            host,
+            repo: format!("{owner}/{name}").parse()?,
+            number: number_of(number).ok_or_else(|| refuse(text, "its number cannot be read"))?,
+            kind,
+        })
+    }
+
+    /// Reads `owner/repo#12`.
+    fn short(text: &str, rest: &str, kind: LinkKind, host: &str) -> Result<Self, LinkError> {
+        let (repo, number) = rest
+            .split_once('#')
+            .ok_or_else(|| refuse(text, "it has no `#` and is not a URL"))?;
+        Ok(Self {
+            host: host_of(text, host)?,
             repo: repo.parse()?,
-            number,
+            number: number_of(number).ok_or_else(|| refuse(text, "its number cannot be read"))?,
             kind,
         })
     }
@@ -245,6 +246,25 @@ impl fmt::Display for Link {
     }
 }
 
+fn refuse(text: &str, why: &'static str) -> LinkError {
+    LinkError {
+        text: text.chars().take(200).collect(),
+        why,
+    }
+}
+
+/// The host of a link, by the one name that it goes by.
+fn host_of(text: &str, host: &str) -> Result<String, LinkError> {
+    if !is_host(host) {
+        return Err(refuse(text, "its host cannot be read"));
+    }
+    let host = host.to_ascii_lowercase();
+    Ok(match host.as_str() {
+        "www.github.com" => "github.com".to_owned(),
+        _ => host,
+    })
+}
+
 fn is_host(text: &str) -> bool {
     let (name, port) = text
         .split_once(':')
@@ -272,9 +292,20 @@ mod tests {
     #[test_case("a/b#12" => "issue github.com a/b 12"; "short form")]
     #[test_case("https://github.com/a/b/pull/3" => "pr github.com a/b 3"; "pull request url")]
     #[test_case("https://GHE.example:8443/a/b.c/issues/3#issuecomment-1" => "issue ghe.example:8443 a/b.c 3"; "enterprise")]
+    #[test_case("https://www.github.com/a/b/issues/3" => "issue github.com a/b 3"; "the other name of the same host")]
+    #[test_case("github.com/a/b/pull/3/files" => "pr github.com a/b 3"; "as browsers show it")]
+    #[test_case("ghe.example:8443/a/b#3" => "issue ghe.example:8443 a/b 3"; "as it is shown here")]
+    #[test_case("localhost/a/b#3" => "issue localhost a/b 3"; "a host without a point")]
+    #[test_case(" a/b#12\n" => "issue github.com a/b 12"; "blanks around it")]
     fn reads(text: &str) -> String {
         let link = Link::parse(text, LinkKind::Issue, "github.com").unwrap();
         format!("{} {} {} {}", link.kind, link.host, link.repo, link.number)
+    }
+
+    #[test_case("a/b#1", "https://ghe.example" ; "a host that is an address")]
+    #[test_case("a/b#1", "" ; "no host")]
+    fn refuses_a_host(text: &str, host: &str) {
+        assert!(Link::parse(text, LinkKind::Issue, host).is_err());
     }
 
     #[test_case("a/b"; "no number")]
@@ -285,6 +316,9 @@ mod tests {
     #[test_case("-a/b#1"; "option")]
     #[test_case("https://github.com/a/b/wiki/3"; "another page")]
     #[test_case("https://user:pw@github.com/a/b/issues/3"; "credentials")]
+    #[test_case("user:pw@github.com/a/b#3"; "credentials before a short form")]
+    #[test_case("a/b/issues/3"; "a host too few")]
+    #[test_case("git@github.com:a/b#3"; "a remote")]
     fn refuses(text: &str) {
         assert!(Link::parse(text, LinkKind::Issue, "github.com").is_err());
     }

@@ -38,10 +38,24 @@ impl Environment {
     /// The host that short links such as `owner/repo#12` live on: `GH_HOST`, else the server that `GITHUB_API_URL`
     /// belongs to, else `github.com`.
     pub fn default_host(&self) -> String {
-        self.get("GH_HOST")
-            .map(str::to_ascii_lowercase)
+        self.named_host()
             .or_else(|| self.server())
             .unwrap_or_else(|| GITHUB.to_owned())
+    }
+
+    /// The host that `GH_HOST` names. It is a name, but an address of it is taken for that, as by `gh`.
+    fn named_host(&self) -> Option<String> {
+        let name = self.get("GH_HOST")?.trim().to_ascii_lowercase();
+        let name = name
+            .strip_prefix("https://")
+            .or_else(|| name.strip_prefix("http://"))
+            .unwrap_or(&name)
+            .trim_end_matches('/');
+        Some(match name {
+            "www.github.com" | "api.github.com" => GITHUB.to_owned(),
+            other => other.to_owned(),
+        })
+        .filter(|name| !name.is_empty())
     }
 
     /// The host whose API `GITHUB_API_URL` is.
@@ -242,9 +256,7 @@ impl ApiBase {
         match HostKind::of(host) {
             HostKind::Cloud => Self::from_rest(&format!("https://api.{host}")),
             HostKind::Enterprise => {
-                let by_environment = environment
-                    .get("GH_HOST")
-                    .is_some_and(|name| name.eq_ignore_ascii_case(host));
+                let by_environment = environment.named_host().as_deref() == Some(host);
                 if !by_environment && !named.contains_key(host) {
                     return Err(HostError::NotNamed {
                         host: host.to_owned(),

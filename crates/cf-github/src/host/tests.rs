@@ -16,6 +16,7 @@ fn base(host: &str, variables: &[(&str, &str)], named: &[(&str, Option<&str>)]) 
 #[test_case("github.com", &[] => "https://api.github.com/x https://api.github.com/graphql"; "github itself")]
 #[test_case("sub.ghe.com", &[] => "https://api.sub.ghe.com/x https://api.sub.ghe.com/graphql"; "data residency")]
 #[test_case("ghe.corp", &[("GH_HOST", "GHE.corp")] => "https://ghe.corp/api/v3/x https://ghe.corp/api/graphql"; "Enterprise by GH_HOST")]
+#[test_case("ghe.corp", &[("GH_HOST", "https://GHE.corp/")] => "https://ghe.corp/api/v3/x https://ghe.corp/api/graphql"; "Enterprise by its address in GH_HOST")]
 #[test_case("ghe.corp", &[("GITHUB_API_URL", "https://ghe.corp/api/v3")] => "https://ghe.corp/api/v3/x https://ghe.corp/api/graphql"; "Enterprise by GITHUB_API_URL")]
 #[test_case("ghe.corp:8443", &[("GITHUB_API_URL", "https://ghe.corp:8443/api/v3/")] => "https://ghe.corp:8443/api/v3/x https://ghe.corp:8443/api/graphql"; "Enterprise on a port")]
 #[test_case("ghe.corp", &[("GITHUB_API_URL", "https://ghe.corp/api/v3"), ("GITHUB_GRAPHQL_URL", "https://ghe.corp/other/graphql")] => "https://ghe.corp/api/v3/x https://ghe.corp/other/graphql"; "GraphQL elsewhere on it")]
@@ -123,4 +124,14 @@ fn the_environment_prints_names_only() {
         .into_iter()
         .collect();
     assert_eq!(format!("{environment:?}"), r#"{"GH_TOKEN"}"#);
+}
+
+#[test_case("GHE.corp" => "ghe.corp"; "a name")]
+#[test_case(" https://ghe.corp/ " => "ghe.corp"; "an address")]
+#[test_case("www.github.com" => "github.com"; "the other name of the same host")]
+#[test_case("https://" => "github.com"; "nothing of it is left")]
+#[test_case("" => "github.com"; "empty")]
+fn short_links_live_on(gh_host: &str) -> String {
+    let environment: Environment = [("GH_HOST", gh_host)].into_iter().collect();
+    environment.default_host()
 }
