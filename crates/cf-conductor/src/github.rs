@@ -57,8 +57,12 @@ impl Access {
         let mut variables: HashMap<String, String> = self
             .environment
             .iter()
+            // A value that is no text is kept as one that is refused, rather than taken for none.
             .filter_map(|(name, value)| {
-                Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+                Some((
+                    name.to_str()?.to_owned(),
+                    value.to_string_lossy().into_owned(),
+                ))
             })
             .collect();
         if let Some(url) = &self.api_url
@@ -88,7 +92,8 @@ struct Policy {
 struct Hosts {
     variables: Environment,
     named: NamedHosts,
-    ask_gh: bool,
+    /// The environment for `gh auth token`, when that may be asked.
+    gh: Option<Vec<(OsString, OsString)>>,
     resolved: Mutex<HashMap<String, Result<HostAccess, HostError>>>,
 }
 
@@ -98,9 +103,8 @@ impl Hosts {
             return known.clone();
         }
         let found = HostAccess::resolve(host, &self.variables, &self.named, |host| {
-            self.ask_gh
-                .then(|| cf_github::token_from_gh(Path::new("gh"), host))
-                .flatten()
+            let environment = self.gh.as_ref()?;
+            cf_github::token_from_gh(Path::new("gh"), host, environment.iter().cloned())
         });
         locked(&self.resolved).insert(host.to_owned(), found.clone());
         found
@@ -145,7 +149,7 @@ impl GithubSource {
         let hosts = Arc::new(Hosts {
             variables,
             named,
-            ask_gh: access.ask_gh,
+            gh: access.ask_gh.then(|| access.environment.clone()),
             resolved: Mutex::default(),
         });
         let settings = ClientSettings {

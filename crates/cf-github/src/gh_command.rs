@@ -1,50 +1,117 @@
-//! The last resort for a token, when the user's configuration allows it: `gh auth token`, with a limit of time.
+//! The last resort for a token, when the user's configuration allows it: `gh auth token`, with a limit of time and an
+//! environment of its own.
 
-use std::io::Read;
+use std::ffi::{OsStr, OsString};
+use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::token::Token;
 
 /// How long the command may take.
 const LIMIT: Duration = Duration::from_secs(2);
+/// How often it is looked whether it has ended.
+const STEP: Duration = Duration::from_millis(10);
+/// The most bytes that it may print; the longest token is a tenth of it.
+const LONGEST: usize = 8192;
 
-/// Asks `program` (normally `gh`, found on the `PATH`) for its token for `host`. Blocks for at most two seconds.
+/// Asks `program` (normally `gh`, found on the `PATH`) for its token for `host`. Blocks for at most two seconds, also
+/// when something that the program leaves running holds its output open.
+///
+/// Of `environment` it gets what it needs to find its configuration and the keyring, and no token.
 ///
 /// Returns nothing when the program is missing, fails, takes too long, or prints no token: all of these mean that there
 /// is no token from this source.
-pub fn token_from_gh(program: &Path, host: &str) -> Option<Token> {
+pub fn token_from_gh(
+    program: &Path,
+    host: &str,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Option<Token> {
+    // A socket, since a read from one can be given up after a while.
+    let (mut ours, theirs) = UnixStream::pair().ok()?;
     let mut child = Command::new(program)
         .args(["auth", "token", "--hostname", host])
+        .env_clear()
+        .envs(
+            environment
+                .into_iter()
+                .filter(|(name, _)| is_passed_on(name)),
+        )
         .env("GH_PROMPT_DISABLED", "1")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(OwnedFd::from(theirs))
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let began = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if began.elapsed() < LIMIT => std::thread::sleep(Duration::from_millis(10)),
-            Ok(None) | Err(_) => {
-                // Both fail only when it has ended by itself in between.
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
-        }
+    let mut text = Vec::new();
+    let Some(status) = read_until_it_ends(&mut child, &mut ours, &mut text) else {
+        // Both fail only when it has ended by itself in between.
+        let _ = child.kill();
+        let _ = child.wait();
+        return None;
     };
-    if !status.success() {
+    // What it printed before its end is there; what goes on holding the other side is not waited for.
+    ours.set_nonblocking(true).ok()?;
+    while text.len() <= LONGEST && read_some(&mut ours, &mut text) == Some(true) {}
+    if !status.success() || text.len() > LONGEST {
         return None;
     }
-    // A token fits into the pipe, so waiting first cannot block the program. What it may have left running holds the
-    // pipe open, though: one read is enough.
-    let mut text = vec![0; 8192];
-    let length = child.stdout.take()?.read(&mut text).ok()?;
-    text.truncate(length);
     Token::new(String::from_utf8(text).ok()?.trim_end_matches(['\r', '\n'])).ok()
+}
+
+/// Whether `gh` gets a variable: where its configuration and its keyring are, and how it is to behave. The tokens among
+/// its variables belong to other hosts, or are empty: otherwise it would not be asked.
+fn is_passed_on(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else {
+        return false;
+    };
+    let is_token = matches!(name, "GH_TOKEN" | "GH_ENTERPRISE_TOKEN");
+    matches!(name, "HOME" | "PATH" | "DBUS_SESSION_BUS_ADDRESS")
+        || name.starts_with("XDG_")
+        || (name.starts_with("GH_") && !is_token)
+}
+
+/// Reads what a command prints until it ends; nothing when it takes too long, prints too much, or cannot be waited for.
+fn read_until_it_ends(
+    child: &mut Child,
+    output: &mut UnixStream,
+    text: &mut Vec<u8>,
+) -> Option<ExitStatus> {
+    let until = Instant::now() + LIMIT;
+    let mut open = output.set_read_timeout(Some(STEP)).is_ok();
+    while Instant::now() < until && text.len() <= LONGEST {
+        if open {
+            open = read_some(output, text).is_some();
+        } else {
+            std::thread::sleep(STEP);
+        }
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Reads what is there; whether there was something, or nothing at the end.
+fn read_some(output: &mut UnixStream, text: &mut Vec<u8>) -> Option<bool> {
+    let mut piece = [0; 1024];
+    match output.read(&mut piece) {
+        Ok(0) => None,
+        Ok(length) => {
+            text.extend_from_slice(&piece[..length]);
+            Some(true)
+        }
+        Err(error) => matches!(
+            error.kind(),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+        )
+        .then_some(false),
+    }
 }
 
 #[cfg(test)]
@@ -59,17 +126,70 @@ mod tests {
         path
     }
 
+    /// What `gh` says with these variables, as a fingerprint.
+    fn asked(path: &Path, host: &str, more: &[(&str, &str)]) -> Option<u64> {
+        let path_variable = std::env::var_os("PATH").map(|value| ("PATH".into(), value));
+        let more = more
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()));
+        let environment: Vec<(OsString, OsString)> =
+            path_variable.into_iter().chain(more).collect();
+        token_from_gh(path, host, environment).map(|token| token.fingerprint())
+    }
+
+    fn token(text: &str) -> u64 {
+        Token::new(text).unwrap().fingerprint()
+    }
+
     #[test]
     fn the_command_is_asked_for_the_host() {
         let path = gh(
             "ok",
             r#"[ "$*" = "auth token --hostname ghe.example" ] && echo abc"#,
         );
-        assert_eq!(
-            token_from_gh(&path, "ghe.example").map(|token| token.fingerprint()),
-            Some(Token::new("abc").unwrap().fingerprint())
-        );
+        assert_eq!(asked(&path, "ghe.example", &[]), Some(token("abc")));
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn it_gets_what_it_needs_and_nothing_else() {
+        let path = gh(
+            "environment",
+            r#"echo "$HOME,$XDG_CONFIG_HOME,$GH_CONFIG_DIR,$DBUS_SESSION_BUS_ADDRESS,$GH_TOKEN$GH_ENTERPRISE_TOKEN$GITHUB_TOKEN$AWS_SECRET_ACCESS_KEY""#,
+        );
+        let given = [
+            ("HOME", "h"),
+            ("XDG_CONFIG_HOME", "x"),
+            ("GH_CONFIG_DIR", "c"),
+            ("DBUS_SESSION_BUS_ADDRESS", "d"),
+            ("GH_TOKEN", "secret"),
+            ("GH_ENTERPRISE_TOKEN", "secret"),
+            ("GITHUB_TOKEN", "secret"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ];
+        assert_eq!(asked(&path, "github.com", &given), Some(token("h,x,c,d,")));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_it_leaves_running_is_not_waited_for() {
+        for (name, script, said) in [
+            ("says", "sleep 30 & echo abc", Some(token("abc"))),
+            ("says-no-end", "sleep 30 & printf abc", Some(token("abc"))),
+            ("silent", "sleep 30 & exit 0", None),
+            ("chatty", "yes & echo abc", None),
+        ] {
+            let path = gh(name, &format!("{script}\necho $! >$0.pid"));
+            let began = Instant::now();
+            assert_eq!(asked(&path, "github.com", &[]), said, "{name}");
+            assert!(began.elapsed() < Duration::from_millis(2800), "{name}");
+            let pid = path.with_extension("pid");
+            if let Ok(pid) = std::fs::read_to_string(&pid) {
+                let _ = Command::new("kill").arg(pid.trim()).status();
+            }
+            let _ = std::fs::remove_file(pid);
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]
@@ -78,14 +198,16 @@ mod tests {
             ("fails", "echo abc; exit 1"),
             ("nothing", "exit 0"),
             ("hangs", "exec sleep 20"),
+            ("says and hangs", "echo abc; exec sleep 20"),
             ("two", "echo a; echo b"),
+            ("floods", "exec yes"),
         ] {
             let path = gh(name, script);
             let began = Instant::now();
-            assert!(token_from_gh(&path, "github.com").is_none(), "{name}");
+            assert_eq!(asked(&path, "github.com", &[]), None, "{name}");
             assert!(began.elapsed() < Duration::from_secs(5));
             std::fs::remove_file(path).unwrap();
         }
-        assert!(token_from_gh(Path::new("/nonexistent/gh"), "github.com").is_none());
+        assert_eq!(asked(Path::new("/nonexistent/gh"), "github.com", &[]), None);
     }
 }
