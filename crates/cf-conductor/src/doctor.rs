@@ -253,7 +253,11 @@ fn github_token(github: &GithubSource, links: u64, found: &mut Examination) {
             return;
         }
         Err(why) => {
-            let hint = format!("{links} links are not looked after until there is a token");
+            let hint = if links == 1 {
+                "1 link is not looked after until there is a token".to_owned()
+            } else {
+                format!("{links} links are not looked after until there is a token")
+            };
             found
                 .findings
                 .push(Finding::problem("github", format!("off: {why}"), hint));

@@ -52,6 +52,8 @@ pub(crate) struct Talk {
     pub(crate) list: Arc<[Comment]>,
     /// Whether older ones were left out.
     pub(crate) more: bool,
+    /// Whether there are too many for all that was wanted to be read.
+    pub(crate) cut: bool,
     /// Whether nothing can be added any more without moving `updated_at`.
     pub(crate) settled: bool,
 }
@@ -204,7 +206,7 @@ impl Entry {
         self.talk.as_deref().filter(|talk| {
             talk.updated_at >= seen.item.updated_at
                 && (talk.settled || talk.read_at >= fresh_after)
-                && want.is_met_by(&talk.list, talk.more)
+                && (talk.cut || want.is_met_by(&talk.list, talk.more))
         })
     }
 

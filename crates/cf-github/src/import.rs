@@ -4,6 +4,7 @@
 //! thousand issues cost ten requests, eleven where the server does not know dependencies between issues, and one more
 //! for a milestone given by its title or for `@me`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cf_core::Repo;
@@ -18,12 +19,18 @@ use crate::request::{IssuePage, Query};
 
 mod read;
 
+use read::NoPage;
 pub use read::blockers_named_in;
 
 /// The most issues of a page.
 const PAGE: u32 = 100;
 /// The fewest; whatever fails with so few does not fail for its size.
 const SMALLEST_PAGE: u32 = 5;
+
+/// How many more issues may be listed than GitHub counted.
+const MORE_THAN_TOLD: u64 = 1000;
+/// How many pages in a row may bring nothing new.
+const IDLE_PAGES: u32 = 3;
 
 /// Which issues are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,6 +112,8 @@ pub struct Blocking {
 pub struct Page {
     /// The issues, oldest first.
     pub issues: Vec<ImportedIssue>,
+    /// How many more there were that cannot be read.
+    pub unreadable: usize,
     /// How many GitHub says there are in all, before filters that it does not know; for showing progress.
     pub total: Option<u64>,
 }
@@ -163,6 +172,10 @@ pub struct Listing {
     first: u32,
     blocked_by: bool,
     left: usize,
+    /// The issues that were read.
+    numbers: HashSet<u64>,
+    /// How many pages in a row brought nothing new.
+    idle: u32,
     done: bool,
 }
 
@@ -188,6 +201,8 @@ impl GitHub {
             after: None,
             first: PAGE,
             blocked_by: true,
+            numbers: HashSet::new(),
+            idle: 0,
             done: false,
         })
     }
@@ -212,10 +227,14 @@ impl Listing {
             self.asked.insert(asked).clone()
         };
         let mut reply = self.page(asked).await?;
-        let page = read::page(&mut reply).ok_or_else(|| ImportError::NoRepository {
-            host: self.host.access_host().to_owned(),
-            repo: self.repo.clone(),
+        let page = read::page(&mut reply).map_err(|why| match why {
+            NoPage::NoRepository => ImportError::NoRepository {
+                host: self.host.access_host().to_owned(),
+                repo: self.repo.clone(),
+            },
+            NoPage::Unreadable(how) => self.unreadable(how),
         })?;
+        self.goes_on(&page)?;
         self.after = page.next;
         self.done = self.after.is_none();
         let mut issues: Vec<ImportedIssue> = page
@@ -227,8 +246,35 @@ impl Listing {
         self.left -= issues.len();
         Ok(Some(Page {
             issues,
+            unreadable: page.unreadable,
             total: page.total,
         }))
+    }
+
+    /// Refuses pages that would never end: such as lead to themselves, bring nothing new, or more than GitHub says
+    /// there is.
+    fn goes_on(&mut self, page: &read::RawPage) -> Result<(), ImportError> {
+        let known = self.numbers.len();
+        self.numbers
+            .extend(page.issues.iter().map(|issue| issue.number));
+        self.idle = if self.numbers.len() == known {
+            self.idle + 1
+        } else {
+            0
+        };
+        let in_a_circle = page.next == self.after || self.idle > IDLE_PAGES;
+        // Issues are opened while they are listed.
+        let too_many = page
+            .total
+            .is_none_or(|total| self.numbers.len() as u64 > total.saturating_add(MORE_THAN_TOLD));
+        if page.next.is_some() && (in_a_circle || too_many) {
+            return Err(self.unreadable("pages without end"));
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, how: &str) -> ImportError {
+        self.failed(Miss::Stop(Why::Unreadable(how.to_owned())))
     }
 
     /// Sends the request for a page, with fewer issues or without dependencies where the server asks for that.
@@ -348,7 +394,7 @@ impl Listing {
         };
         ImportError::Failed {
             repo: self.repo.clone(),
-            why,
+            why: self.host.in_words(why),
         }
     }
 }

@@ -148,6 +148,26 @@ pub struct FoundPr {
     pub state: ItemState,
 }
 
+/// The most bytes of an id. GitHub's have about thirty.
+const ID_CAP_BYTES: usize = 256;
+/// The most bytes of a login that are kept; GitHub allows 39 characters, and adds `[bot]`.
+const LOGIN_CAP_BYTES: usize = 100;
+
+/// The number of an issue or pull request, if it can be one: GraphQL's `Int` has 32 bits and a sign.
+pub(crate) fn number(number: u64) -> Option<u64> {
+    (1..=0x7fff_ffff).contains(&number).then_some(number)
+}
+
+/// An id, if it can be one.
+pub(crate) fn id(id: String) -> Option<String> {
+    (!id.is_empty() && id.len() <= ID_CAP_BYTES).then_some(id)
+}
+
+/// A login, cut.
+pub(crate) fn login(login: &str) -> String {
+    cut(login, LOGIN_CAP_BYTES).0
+}
+
 /// Cuts a text at a character so that at most `cap` bytes are left, and says whether it did.
 pub(crate) fn cut(text: &str, cap: usize) -> (String, bool) {
     let end = text.floor_char_boundary(cap);

@@ -1,7 +1,7 @@
 //! Reads GraphQL replies. Everything may be null or missing, and unknown words make an item unknown; nothing here can
 //! panic on what a server sends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cf_core::Repo;
 use jiff::Timestamp;
@@ -17,13 +17,21 @@ mod item;
 pub(crate) use details::{CommentPage, RawActor, comments_of, details, node};
 pub(crate) use item::{issue_state, pr_state};
 
+/// The most values of a reply that are taken apart: a page of issues with everything has about forty thousand. Within
+/// the cap of a body there is room for millions, which would take seconds and hundreds of megabytes.
+const MOST_VALUES: usize = 250_000;
+/// The most errors of a reply that are read. Each field may have one, of a few thousand; more is no reply.
+const MOST_ERRORS: usize = 20_000;
+
 /// A reply whose body is JSON: its data, if there is any, and its errors.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Reply {
     /// The data.
     pub(crate) data: Option<Map<String, Value>>,
     /// The errors.
     pub(crate) errors: Vec<GraphqlError>,
+    /// The latest time that something in it can have happened at ([`crate::Headers::latest`]).
+    pub(crate) latest: Timestamp,
 }
 
 /// One of a reply's errors.
@@ -97,12 +105,22 @@ pub(crate) enum Whole {
 ///
 /// It is not a JSON object.
 pub(crate) fn read(body: &[u8]) -> Result<Reply, String> {
+    if values(body) > MOST_VALUES {
+        return Err(format!("it has more than {MOST_VALUES} values"));
+    }
     let mut whole: Map<String, Value> = match serde_json::from_slice(body) {
         Ok(Value::Object(whole)) => whole,
         Ok(_) => return Err("it is not an object".to_owned()),
+        // As proxies and sign-in pages have it.
+        Err(_) if body.trim_ascii_start().first() == Some(&b'<') => {
+            return Err("it is markup and not JSON".to_owned());
+        }
         Err(error) => return Err(error.to_string()),
     };
     let errors = match whole.remove("errors") {
+        Some(Value::Array(errors)) if errors.len() > MOST_ERRORS => {
+            return Err(format!("it has {} errors", errors.len()));
+        }
         Some(Value::Array(errors)) => errors
             .into_iter()
             .map(|error| serde_json::from_value(error).unwrap_or_default())
@@ -114,7 +132,11 @@ pub(crate) fn read(body: &[u8]) -> Result<Reply, String> {
         // Null, or the text "null" as some 502 replies have it.
         _ => None,
     };
-    let mut reply = Reply { data, errors };
+    let mut reply = Reply {
+        data,
+        errors,
+        latest: Timestamp::MAX,
+    };
     if reply.data.is_none() && reply.errors.is_empty() {
         // A REST-like error body; its message counts as an error.
         reply.errors.push(GraphqlError {
@@ -125,6 +147,26 @@ pub(crate) fn read(body: &[u8]) -> Result<Reply, String> {
         });
     }
     Ok(reply)
+}
+
+/// About how many values a JSON text has: its commas and opening brackets outside strings.
+fn values(body: &[u8]) -> usize {
+    let mut count = 0;
+    let mut at = 0;
+    while let Some(&byte) = body.get(at) {
+        match byte {
+            b'"' => {
+                at += 1;
+                while let Some(byte) = body.get(at).filter(|byte| **byte != b'"') {
+                    at += if *byte == b'\\' { 2 } else { 1 };
+                }
+            }
+            b',' | b'[' | b'{' => count += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    count
 }
 
 impl Reply {
@@ -172,6 +214,11 @@ impl Reply {
                 .unwrap_or("a reply without data")
                 .to_owned(),
         )
+    }
+
+    /// Whether it says that something is not there, as far as this token sees.
+    pub(crate) fn says_missing(&self) -> bool {
+        self.errors.iter().any(GraphqlError::is_missing)
     }
 
     /// What the request cost, in points.
@@ -222,20 +269,51 @@ pub(crate) struct Changed {
 /// Reads the reply to [`crate::request::Query::Items`], one answer for each part, in order.
 pub(crate) fn items(reply: &mut Reply, parts: &[RepoPart]) -> Vec<RepoReply> {
     let mut data = reply.data.take().unwrap_or_default();
+    let errors = Errors::of(reply);
     parts
         .iter()
         .enumerate()
-        .map(|(r, part)| repo(&format!("r{r}"), part, &mut data, &reply.errors))
+        .map(|(r, part)| repo(&format!("r{r}"), part, &mut data, &errors))
         .collect()
+}
+
+/// A reply's errors by where they are: there may be thousands, and each item is looked up.
+struct Errors<'e> {
+    /// Those of repositories and of their fields, the first of each.
+    at: HashMap<Vec<&'e str>, &'e GraphqlError>,
+    /// The repositories' fields in which, or in a part of which, there is one.
+    within: HashSet<[&'e str; 2]>,
+    latest: Timestamp,
+}
+
+impl<'e> Errors<'e> {
+    fn of(reply: &'e Reply) -> Self {
+        let mut at = HashMap::new();
+        let mut within = HashSet::new();
+        for error in &reply.errors {
+            let path = error.path();
+            if let [repo, field, ..] = path[..] {
+                within.insert([repo, field]);
+            }
+            if path.len() <= 2 {
+                at.entry(path).or_insert(error);
+            }
+        }
+        Self {
+            at,
+            within,
+            latest: reply.latest,
+        }
+    }
 }
 
 fn repo(
     alias: &str,
     part: &RepoPart,
     data: &mut Map<String, Value>,
-    errors: &[GraphqlError],
+    errors: &Errors<'_>,
 ) -> RepoReply {
-    let of = |path: &[&str]| errors.iter().find(|error| error.path() == path);
+    let of = |path: &[&str]| errors.at.get(path).copied();
     let mut numbered = HashMap::new();
     let Some(Value::Object(mut fields)) = data.remove(alias) else {
         let told = match of(&[alias]) {
@@ -268,7 +346,9 @@ fn repo(
     for number in &part.numbers {
         let key = format!("i{number}");
         let told = match fields.remove(&key) {
-            Some(value @ Value::Object(_)) => Some(item::read(value, &home, Some(*number))),
+            Some(value @ Value::Object(_)) => {
+                Some(item::read(value, &home, Some(*number), errors.latest))
+            }
             _ => match of(&[alias, &key]) {
                 Some(error) if error.is_missing() => Some(Told::Missing),
                 Some(error) if error.is_forbidden() => Some(Told::Forbidden),
@@ -289,7 +369,7 @@ fn repo(
 fn changed(
     fields: &mut Map<String, Value>,
     alias: &str,
-    errors: &[GraphqlError],
+    errors: &Errors<'_>,
     home: &Repo,
     since: Timestamp,
 ) -> Changed {
@@ -297,9 +377,7 @@ fn changed(
     let mut complete = true;
     // An error anywhere within a list may have cost it an entry.
     for list in ["issues", "pullRequests"] {
-        complete &= !errors
-            .iter()
-            .any(|error| error.path().starts_with(&[alias, list]));
+        complete &= !errors.within.contains(&[alias, list]);
         let Some(Value::Object(mut list_value)) = fields.remove(list) else {
             complete = false;
             continue;
@@ -322,7 +400,7 @@ fn changed(
                 };
                 fields.insert("__typename".to_owned(), kind.into());
             }
-            match item::read(node, home, None) {
+            match item::read(node, home, None, errors.latest) {
                 Told::Is(item) => {
                     oldest = Some(oldest.map_or(item.updated_at, |at| at.min(item.updated_at)));
                     items.push(item);

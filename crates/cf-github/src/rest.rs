@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::answer::GoneHow;
 use crate::host::ApiBase;
-use crate::item::{COMMENT_CAP_BYTES, Item, cut};
+use crate::item::{COMMENT_CAP_BYTES, Item, cut, id, number};
 use crate::pace::Headers;
 use crate::reply::{issue_state, pr_state};
 
@@ -67,9 +67,12 @@ pub(crate) enum Looked {
 }
 
 /// Reads the reply to a look, limits and failures aside.
-pub(crate) fn read(status: u16, headers: &Headers, body: &[u8]) -> Looked {
+pub(crate) fn read(status: u16, headers: &Headers, body: &[u8], now: Timestamp) -> Looked {
     match status {
         200 => match item(body) {
+            Ok(item) if item.updated_at > headers.latest(now) => {
+                Looked::Unclear("an item that changed in the future".to_owned())
+            }
             Ok(item) => Looked::Item(Box::new(item)),
             Err(why) => Looked::Unclear(why),
         },
@@ -134,10 +137,13 @@ fn item(body: &[u8]) -> Result<Item, String> {
         format!("{owner}/{name}").parse().ok()
     });
     Ok(Item {
-        node_id: raw.node_id.ok_or_else(|| missing("id"))?,
+        node_id: raw.node_id.and_then(id).ok_or_else(|| missing("id"))?,
         kind,
         repo: repo.ok_or_else(|| missing("repository"))?,
-        number: raw.number.ok_or_else(|| missing("number"))?,
+        number: raw
+            .number
+            .and_then(number)
+            .ok_or_else(|| missing("number"))?,
         title: cut(&raw.title.unwrap_or_default(), COMMENT_CAP_BYTES).0,
         state: state.ok_or("an item in an unknown state")?,
         draft: raw.draft.unwrap_or(false),
@@ -192,16 +198,28 @@ mod tests {
     #[test_case(410, r#"{"message":"Issues are disabled for this repo"}"# => Looked::Gone(GoneHow::Invisible); "disabled")]
     #[test_case(301, "" => Looked::Redirect)]
     fn a_status_says(status: u16, body: &str) -> Looked {
-        read(status, &Headers::default(), body.as_bytes())
+        read(
+            status,
+            &Headers::default(),
+            body.as_bytes(),
+            Timestamp::UNIX_EPOCH,
+        )
     }
 
     #[test_case(410, r#"{"message":"API version ended"}"#)]
     #[test_case(200, "<html>")]
     #[test_case(200, "{}")]
     #[test_case(200, "[]"; "a list")]
+    #[test_case(200, r#"{"node_id":"I","number":99999999999,"state":"open","updated_at":"1970-01-01T00:00:00Z","repository_url":"x/a/b"}"#; "a number that is none")]
+    #[test_case(200, r#"{"node_id":"I","number":3,"state":"open","updated_at":"1970-01-03T00:00:00Z","repository_url":"x/a/b"}"#; "from the future")]
     #[test_case(418, "")]
     fn the_rest_is_unclear(status: u16, body: &str) {
-        let looked = read(status, &Headers::default(), body.as_bytes());
+        let looked = read(
+            status,
+            &Headers::default(),
+            body.as_bytes(),
+            Timestamp::UNIX_EPOCH,
+        );
         assert!(matches!(looked, Looked::Unclear(_)), "{looked:?}");
     }
 

@@ -54,6 +54,21 @@ impl Token {
         redact(text)
     }
 
+    /// A text that came from outside in a few words that can be shown and kept: without this token and whatever looks
+    /// like one, without control characters, at most about 300 characters.
+    pub(crate) fn in_words(&self, text: &str) -> String {
+        // The whole of it first, since a token must not be cut in two. Others are recognized by how they begin.
+        let text = text.replace(self.0.expose_secret(), MARK);
+        let start = &text[..text.floor_char_boundary(2048)];
+        let words = redact(start);
+        let mut words = words.chars().map(|c| if c.is_control() { ' ' } else { c });
+        let mut short: String = words.by_ref().take(300).collect();
+        if words.next().is_some() {
+            short.push('…');
+        }
+        short
+    }
+
     /// A short number that tells tokens apart and says nothing about them: what was learned with another token (what
     /// is visible, how much budget is left) is not believed with this one.
     pub fn fingerprint(&self) -> u64 {
@@ -158,6 +173,23 @@ mod tests {
             token.redact("a not-a-known-format-42, ghp_x"),
             "a [redacted], [redacted]"
         );
+    }
+
+    #[test]
+    fn foreign_text_is_kept_in_a_few_words_and_no_token_is_cut_in_two() {
+        let token = Token::new("not-a-known-format-42").unwrap();
+        assert_eq!(token.in_words("\x1b[31mno\r\nway"), " [31mno  way");
+        for before in 280..320 {
+            let text = format!(
+                "{}{}{}",
+                "x".repeat(before),
+                "not-a-known-format-42",
+                "y".repeat(9_000_000)
+            );
+            let words = token.in_words(&text);
+            assert!(!words.contains("not-a"), "{words}");
+            assert_eq!(words.chars().count(), 301);
+        }
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 
 use cf_core::{Actor, Link, LinkKind, Repo, TaskId, TaskKey, TaskStatus};
 use cf_github::{
-    Blocking, CloseReason, Comment, FIRST_COMMENTS, ImportedIssue, ItemState, blockers_named_in,
+    Blocking, CloseReason, Comment, FIRST_COMMENTS, ImportedIssue, ItemState, Why,
+    blockers_named_in,
 };
 pub use cf_github::{IssueFilter, IssueStates};
 
@@ -84,9 +85,9 @@ pub fn import(
     let read = runtime()?.block_on(read(source, request, progress));
     let saved = source.client().take_changed();
     source.take_notices();
-    let (result, issues) = match read {
-        Ok(issues) => (None, issues),
-        Err(error) => (Some(error), Vec::new()),
+    let (result, issues, unreadable) = match read {
+        Ok((issues, unreadable)) => (None, issues, unreadable),
+        Err(error) => (Some(error), Vec::new(), 0),
     };
     let imported = store.write(actor, |tx| {
         keep(tx, &saved)?;
@@ -104,6 +105,11 @@ pub fn import(
         for issue in &issues {
             made.dependencies(tx, issue)?;
         }
+        if unreadable > 0 {
+            made.imported.notes.push(format!(
+                "{unreadable} of the issues cannot be read, and are left out"
+            ));
+        }
         Ok(made.imported)
     })?;
     match result {
@@ -116,13 +122,17 @@ async fn read(
     source: &GithubSource,
     request: &ImportRequest,
     progress: &mut dyn FnMut(ImportProgress),
-) -> std::result::Result<Vec<ImportedIssue>, ConductorError> {
+) -> std::result::Result<(Vec<ImportedIssue>, usize), ConductorError> {
     let refused = |error: cf_github::ImportError| ConductorError::Refused {
         what: error.to_string(),
         hint: match error {
             cf_github::ImportError::Host(_) => {
                 Some("`cf github status` shows which tokens are found".to_owned())
             }
+            cf_github::ImportError::Failed {
+                why: Why::TokenRejected,
+                ..
+            } => Some("nothing was imported; make a new token, or sign in again".to_owned()),
             cf_github::ImportError::Failed { .. } => {
                 Some("nothing was imported; try again later".to_owned())
             }
@@ -139,14 +149,16 @@ async fn read(
         .list_issues(&request.host, request.repo.clone(), filter)
         .map_err(refused)?;
     let mut issues: Vec<ImportedIssue> = Vec::new();
+    let mut unreadable = 0;
     while let Some(page) = listing.next().await.map_err(refused)? {
         issues.extend(page.issues);
+        unreadable += page.unreadable;
         progress(ImportProgress {
             read: issues.len() as u64,
             total: page.total,
         });
     }
-    Ok(issues)
+    Ok((issues, unreadable))
 }
 
 struct Making<'r> {
@@ -387,7 +399,10 @@ fn keep_comments(tx: &mut Tx<'_>, task: TaskId, link: &Link, issue: &ImportedIss
         })
         .collect();
     // Times are whole seconds: within the one of the last change more may follow.
-    let seen = issue.updated_at - std::time::Duration::from_secs(1);
+    let seen = issue
+        .updated_at
+        .checked_sub(std::time::Duration::from_secs(1))
+        .unwrap_or(issue.updated_at);
     let newest = issue
         .comments
         .iter()

@@ -36,6 +36,8 @@ pub(crate) struct Host {
     pub(super) spans: Mutex<HashMap<Repo, Span>>,
     /// Why something that was asked for is not known, and when that turned out.
     troubles: Mutex<HashMap<Key, (Timestamp, Why)>>,
+    /// When a look over REST told nothing about an item.
+    pub(super) looked: Mutex<HashMap<Key, Timestamp>>,
     /// What callers want and no pass has taken up yet.
     wanted: Mutex<HashMap<Key, Want>>,
     /// Held by whoever sends requests: one at a time for each host.
@@ -74,6 +76,7 @@ impl Host {
                 .build(),
             spans: Mutex::default(),
             troubles: Mutex::default(),
+            looked: Mutex::default(),
             wanted: Mutex::default(),
             pass: tokio::sync::Mutex::default(),
             changed: Mutex::default(),
@@ -280,7 +283,25 @@ impl Host {
     }
 
     pub(super) fn trouble(&self, key: &Key, why: Why) {
+        let why = self.in_words(why);
         locked(&self.troubles).insert(key.clone(), (Timestamp::now(), why));
+    }
+
+    /// What stood in the way the last time still does.
+    pub(super) fn still(&self, key: &Key) {
+        if let Some((at, _)) = locked(&self.troubles).get_mut(key) {
+            *at = Timestamp::now();
+        }
+    }
+
+    /// The same reason without secrets, in a few words: parts of it may be GitHub's.
+    pub(crate) fn in_words(&self, why: Why) -> Why {
+        let short = |text: &str| self.wire.access().token.in_words(text);
+        match why {
+            Why::Failed(how) => Why::Failed(short(&how)),
+            Why::Unreadable(how) => Why::Unreadable(short(&how)),
+            Why::NotAsked | Why::Host(_) | Why::TokenRejected | Why::Waiting { .. } => why,
+        }
     }
 
     pub(super) fn keep_span(&self, repo: &Repo, span: Span) {

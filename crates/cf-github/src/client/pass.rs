@@ -11,7 +11,7 @@ use super::host::Host;
 use super::locked;
 use super::send::Miss;
 use crate::answer::{GoneHow, Proof, Why};
-use crate::chunk::SMALLEST;
+use crate::chunk::{Chunk, SMALLEST};
 use crate::entry::{Entry, Key, Want};
 use crate::item::Item;
 use crate::plan::{Batch, Due, in_chunks, is_worth_listing, plan};
@@ -24,6 +24,8 @@ mod missing;
 
 /// How often a request that came to nothing without a named reason is taken for too large, in one pass.
 const GUESSES: u32 = 2;
+/// How many requests of a pass ask again for what replies left out.
+const AGAIN: usize = 10;
 
 /// A pass under way.
 struct Pass<'a> {
@@ -34,6 +36,12 @@ struct Pass<'a> {
     read: HashSet<Key>,
     missing: Vec<Key>,
     guesses: u32,
+    /// How many requests asked again for what replies left out.
+    again: usize,
+    /// How many older pages of comments were read.
+    older: usize,
+    /// The size of requests before the first that was too large, as long as no smaller one went well.
+    before: Option<Chunk>,
 }
 
 impl Host {
@@ -49,6 +57,9 @@ impl Host {
             read: HashSet::new(),
             missing: Vec::new(),
             guesses: 0,
+            again: 0,
+            older: 0,
+            before: None,
         };
         let mut stopped = pass.read_states(began).await;
         if stopped.is_none() {
@@ -203,18 +214,21 @@ impl Pass<'_> {
                 locked(&host.pace)
                     .chunk
                     .went_well(batch.exact.len(), Timestamp::now());
+                self.before = None;
                 let told = reply::items(&mut reply, &parts);
                 let (left, fall_back) = self.take_in(&parts, told, at);
                 // Without a word about them: once more by themselves, unless nothing came at all.
-                if left.len() < batch.exact.len() {
-                    queue.extend(in_chunks(left, SMALLEST as usize).into_iter().map(|batch| {
-                        Batch {
+                let nothing = left.len() >= batch.exact.len();
+                for batch in in_chunks(left, SMALLEST as usize) {
+                    if nothing || self.again >= AGAIN {
+                        self.unreadable(&batch.exact, "a reply without a word about it");
+                    } else {
+                        self.again += 1;
+                        queue.push_back(Batch {
                             alone: true,
                             ..batch
-                        }
-                    }));
-                } else {
-                    self.unreadable(&left, "a reply without a word about it");
+                        });
+                    }
                 }
                 let chunk = locked(&host.pace).chunk.size();
                 queue.extend(in_chunks(fall_back, chunk));
@@ -225,9 +239,11 @@ impl Pass<'_> {
                 how,
                 named,
             }) => {
-                locked(&host.pace)
-                    .chunk
-                    .was_too_large(size, Timestamp::now());
+                {
+                    let chunk = &mut locked(&host.pace).chunk;
+                    self.before.get_or_insert(*chunk);
+                    chunk.was_too_large(size, Timestamp::now());
+                }
                 host.pace_changed();
                 if let Some(mut reply) = partial {
                     let mut told = reply::items(&mut reply, &parts);
@@ -241,7 +257,8 @@ impl Pass<'_> {
                     self.guesses += 1;
                 }
                 if self.guesses > GUESSES {
-                    return Some(host.failed(how, &crate::Headers::default()));
+                    self.size_was_not_to_blame();
+                    return Some(host.failed(&how, &crate::Headers::default()));
                 }
                 if !named {
                     tokio::time::sleep(host.settings.retry_delay).await;
@@ -272,14 +289,28 @@ impl Pass<'_> {
                 }
                 None
             }
-            Err(Miss::Stop(why)) => Some(why),
+            Err(Miss::Stop(why)) => {
+                self.size_was_not_to_blame();
+                Some(why)
+            }
+        }
+    }
+
+    /// The smaller requests failed as well: an outage says nothing about the right size.
+    fn size_was_not_to_blame(&mut self) {
+        if let Some(before) = self.before.take() {
+            locked(&self.host.pace).chunk = before;
+            self.host.pace_changed();
         }
     }
 
     fn halve(&mut self, batch: &Batch, how: &str, queue: &mut VecDeque<Batch>) {
-        if let Some([first, second]) = batch.clone().split() {
-            queue.push_front(second);
-            queue.push_front(first);
+        if let Some(halves) = batch.clone().split() {
+            for half in halves.into_iter().rev() {
+                // What is smaller than the smallest size would be filled up again, and never get any smaller.
+                let alone = half.alone || half.size() < SMALLEST as usize;
+                queue.push_front(Batch { alone, ..half });
+            }
         } else {
             let keys = self.keys_of(batch);
             self.unreadable(&keys, how);

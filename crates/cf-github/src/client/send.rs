@@ -54,7 +54,7 @@ impl Host {
             Tried::Miss(miss) => return Err(miss),
             // GitHub has said when to come back.
             Tried::Failed(how, headers) if headers.retry_after.is_some() => {
-                return Err(Miss::Stop(self.failed(how, &headers)));
+                return Err(Miss::Stop(self.failed(&how, &headers)));
             }
             Tried::Failed(how, _) => {
                 tracing::debug!(host = self.name(), how, "request failed; once more");
@@ -64,7 +64,7 @@ impl Host {
         match self.try_query(query, size).await {
             Tried::Reply(reply) => Ok(reply),
             Tried::Miss(miss) => Err(miss),
-            Tried::Failed(how, headers) => Err(Miss::Stop(self.failed(how, &headers))),
+            Tried::Failed(how, headers) => Err(Miss::Stop(self.failed(&how, &headers))),
         }
     }
 
@@ -121,7 +121,10 @@ impl Host {
     /// Reads a reply with status 200, which says little by itself.
     fn read(&self, raw: Raw, size: usize) -> Tried {
         let reply = match reply::read(&raw.body) {
-            Ok(reply) => reply,
+            Ok(reply) => Reply {
+                latest: raw.headers.latest(Timestamp::now()),
+                ..reply
+            },
             Err(why) => {
                 return Tried::Failed(format!("its reply cannot be read: {why}"), raw.headers);
             }
@@ -191,7 +194,8 @@ impl Host {
     }
 
     /// A request has failed for good; the circuit opens.
-    pub(crate) fn failed(&self, how: String, headers: &Headers) -> Why {
+    pub(crate) fn failed(&self, how: &str, headers: &Headers) -> Why {
+        let how = self.redacted(how);
         self.note(Resource::Graphql, &Signal::Failed(how.clone()), headers);
         self.gate(Resource::Graphql)
             .why()
@@ -228,8 +232,7 @@ impl Host {
     }
 
     fn redacted(&self, text: &str) -> String {
-        let text: String = text.chars().take(300).collect();
-        self.wire.access().token.redact(&text).into_owned()
+        self.wire.access().token.in_words(text)
     }
 
     /// Waits until the floor between two requests has passed, counted from the last start by the governor's own clock,

@@ -147,6 +147,7 @@ fn what_may_still_get_a_twin_is_read_again() {
         read_at: at(0),
         list: Vec::new().into(),
         more: false,
+        cut: false,
         settled,
     };
     assert_eq!(talk(true).up_to(), at(0));

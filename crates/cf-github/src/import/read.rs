@@ -5,41 +5,81 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Blocking, ImportedIssue};
-use crate::item::Association;
+use crate::item::{self, Association, cut};
 use crate::reply::{RawActor, Reply, comments_of, issue_state};
+
+/// The most bytes of a title; GitHub allows 256 characters.
+const TITLE_CAP_BYTES: usize = 1024;
+/// The most bytes of a text; GitHub allows 65,536 characters.
+const BODY_CAP_BYTES: usize = 256 * 1024;
 
 /// A page as it was read.
 pub(super) struct RawPage {
     pub(super) issues: Vec<ImportedIssue>,
+    /// How many there were that cannot be read.
+    pub(super) unreadable: usize,
     pub(super) total: Option<u64>,
     /// The cursor after which the next page begins.
     pub(super) next: Option<String>,
 }
 
-/// Reads a page; nothing when the repository is not there. An issue that cannot be read is left out.
-pub(super) fn page(reply: &mut Reply) -> Option<RawPage> {
-    let mut data = reply.data.take()?;
+/// Why a reply is no page.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoPage {
+    /// The repository is not there.
+    NoRepository,
+    /// The reply says neither that nor what its issues are.
+    Unreadable(&'static str),
+}
+
+/// Reads a page. An issue that cannot be read is counted.
+///
+/// # Errors
+///
+/// The repository is not there, or the reply does not say what follows: ending there would leave issues out.
+pub(super) fn page(reply: &mut Reply) -> Result<RawPage, NoPage> {
+    let mut data = reply.data.take().unwrap_or_default();
     let Some(Value::Object(mut repo)) = data.remove("repository") else {
-        return None;
+        return Err(if reply.says_missing() {
+            NoPage::NoRepository
+        } else {
+            NoPage::Unreadable("a reply without the repository")
+        });
     };
     let Some(Value::Object(mut issues)) = repo.remove("issues") else {
-        return None;
+        return Err(NoPage::Unreadable("a reply without the issues"));
     };
-    let page = issues.get("pageInfo");
-    let next = page
-        .filter(|page| page.get("hasNextPage") == Some(&Value::Bool(true)))
-        .and_then(|page| page.get("endCursor")?.as_str())
-        .map(str::to_owned);
+    let next = next(issues.get("pageInfo"))?;
     let total = issues.get("totalCount").and_then(Value::as_u64);
-    let nodes = match issues.remove("nodes") {
-        Some(Value::Array(nodes)) => nodes,
-        _ => Vec::new(),
+    let Some(Value::Array(nodes)) = issues.remove("nodes") else {
+        return Err(NoPage::Unreadable("a page without issues"));
     };
-    Some(RawPage {
-        issues: nodes.into_iter().filter_map(issue).collect(),
+    let count = nodes.len();
+    let issues: Vec<ImportedIssue> = nodes
+        .into_iter()
+        .filter_map(|node| issue(node, reply.latest))
+        .collect();
+    Ok(RawPage {
+        unreadable: count - issues.len(),
+        issues,
         total,
         next,
     })
+}
+
+/// The cursor after which the next page begins, if there is one.
+///
+/// # Errors
+///
+/// That is not said.
+fn next(page: Option<&Value>) -> Result<Option<String>, NoPage> {
+    let more = page.and_then(|page| page.get("hasNextPage")?.as_bool());
+    let cursor = page.and_then(|page| page.get("endCursor")?.as_str());
+    match (more, cursor) {
+        (Some(false), _) => Ok(None),
+        (Some(true), Some(cursor)) => Ok(Some(cursor.to_owned())),
+        _ => Err(NoPage::Unreadable("a page that does not say what follows")),
+    }
 }
 
 /// The login of the token's account.
@@ -58,7 +98,7 @@ pub(super) fn milestones(reply: &Reply) -> Option<Vec<(u64, String)>> {
             .filter_map(|node| {
                 Some((
                     node.get("number")?.as_u64()?,
-                    node.get("title")?.as_str()?.to_owned(),
+                    cut(node.get("title")?.as_str()?, TITLE_CAP_BYTES).0,
                 ))
             })
             .collect(),
@@ -87,7 +127,7 @@ struct RawIssue {
     blocked_by: Option<Value>,
 }
 
-fn issue(value: Value) -> Option<ImportedIssue> {
+fn issue(value: Value, latest: Timestamp) -> Option<ImportedIssue> {
     let raw: RawIssue = serde_json::from_value(value).ok()?;
     Some(ImportedIssue {
         state: issue_state(
@@ -95,10 +135,10 @@ fn issue(value: Value) -> Option<ImportedIssue> {
             raw.state_reason.as_deref(),
             raw.closed_at,
         )?,
-        node_id: raw.id?,
-        number: raw.number?,
-        title: raw.title.unwrap_or_default(),
-        body: raw.body.unwrap_or_default(),
+        node_id: raw.id.and_then(item::id)?,
+        number: raw.number.and_then(item::number)?,
+        title: cut(&raw.title.unwrap_or_default(), TITLE_CAP_BYTES).0,
+        body: cut(&raw.body.unwrap_or_default(), BODY_CAP_BYTES).0,
         url: raw.url.unwrap_or_default(),
         labels: names(raw.labels.as_ref(), "name"),
         milestone: raw
@@ -107,14 +147,17 @@ fn issue(value: Value) -> Option<ImportedIssue> {
             .and_then(|milestone| milestone.get("title")?.as_str())
             .map(str::to_owned),
         assignees: names(raw.assignees.as_ref(), "login"),
-        author: raw.author.and_then(|author| author.login),
+        author: raw
+            .author
+            .and_then(|author| author.login)
+            .map(|login| item::login(&login)),
         association: Association::read(raw.author_association.as_deref()),
         created_at: raw.created_at?,
-        updated_at: raw.updated_at?,
+        updated_at: raw.updated_at.filter(|at| *at <= latest)?,
         blocked_by: nodes(raw.blocked_by.as_ref())
             .filter_map(blocking)
             .collect(),
-        comments: comments_of(raw.comments),
+        comments: comments_of(raw.comments, latest),
     })
 }
 
@@ -139,7 +182,7 @@ fn blocking(node: &Value) -> Option<Blocking> {
             .as_str()?
             .parse()
             .ok()?,
-        number: node.get("number")?.as_u64()?,
+        number: item::number(node.get("number")?.as_u64()?)?,
         // A word that is not known is not a reason to wait for ever.
         open: node.get("state")?.as_str()? == "OPEN",
     })

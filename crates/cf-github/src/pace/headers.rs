@@ -7,6 +7,13 @@ use jiff::Timestamp;
 use super::{Budget, LONGEST, Resource, SHORTEST};
 use crate::time::{between, http_date, later};
 
+/// Clocks that differ by more than this are not believed: with them, no certificate would be valid either.
+const ODD_CLOCK: Duration = Duration::from_hours(30 * 24);
+/// The clocks of a server's machines differ by less.
+const SLACK: Duration = Duration::from_mins(10);
+/// Where the server does not say what time it is, only its times themselves tell how its clock goes.
+const SLACK_WITHOUT_DATE: Duration = Duration::from_hours(24);
+
 /// The headers of a reply that matter, read once. Whatever cannot be read is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
@@ -50,6 +57,20 @@ impl Headers {
             location: get("location").map(str::to_owned),
             etag: get("etag").map(str::to_owned),
             sso: get("x-github-sso").is_some_and(|text| text.contains("required")),
+        }
+    }
+
+    /// The latest time that something on the server can have happened at: a time after it is no time.
+    ///
+    /// What is remembered as seen up to a time in the future would hide everything until then.
+    pub fn latest(&self, now: Timestamp) -> Timestamp {
+        let known = self.date.filter(|date| {
+            let (ahead, behind) = (between(now, *date), between(*date, now));
+            ahead.max(behind) < ODD_CLOCK
+        });
+        match known {
+            Some(date) => later(date, SLACK),
+            None => later(now, SLACK_WITHOUT_DATE),
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Reply, pr_state};
-use crate::item::{Association, COMMENT_CAP_BYTES, Comment, FoundPr, cut};
+use crate::item::{self, Association, COMMENT_CAP_BYTES, Comment, FoundPr, cut};
 
 /// A page of an item's comments, the newest at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,23 +33,43 @@ pub(crate) struct DetailsReply {
 pub(crate) fn details(reply: &mut Reply) -> DetailsReply {
     let mut data = reply.data.take().unwrap_or_default();
     let mut read = DetailsReply::default();
+    let within = Within::of(reply);
     for node in list(data.remove("c")) {
-        if let Some((id, page)) = page(node) {
+        if let Some((id, page)) = page(node, within) {
             read.comments.insert(id, page);
         }
     }
     for node in list(data.remove("f")) {
-        if let Some((id, found)) = found(node) {
+        if let Some((id, found)) = found(node, within) {
             read.found.insert(id, found);
         }
     }
     read
 }
 
+/// What is true for all of a reply.
+#[derive(Clone, Copy)]
+struct Within {
+    /// Whether there is no error, so that what is null is so for a good reason.
+    whole: bool,
+    /// The latest time that something in it can have happened at.
+    latest: Timestamp,
+}
+
+impl Within {
+    fn of(reply: &Reply) -> Self {
+        Self {
+            whole: reply.errors.is_empty(),
+            latest: reply.latest,
+        }
+    }
+}
+
 /// Reads the reply to [`crate::request::Query::OlderComments`].
 pub(crate) fn node(reply: &mut Reply) -> Option<CommentPage> {
+    let within = Within::of(reply);
     match reply.data.take()?.remove("node")? {
-        Value::Object(node) => page(node).map(|(_, page)| page),
+        Value::Object(node) => page(node, within).map(|(_, page)| page),
         _ => None,
     }
 }
@@ -71,21 +91,20 @@ fn time(value: Option<&Value>) -> Option<Timestamp> {
     value?.as_str()?.parse().ok()
 }
 
-fn page(mut node: Map<String, Value>) -> Option<(String, CommentPage)> {
+/// Reads a page of comments. A page that is not whole is none: what it leaves out would never be told.
+fn page(mut node: Map<String, Value>, within: Within) -> Option<(String, CommentPage)> {
     let id = node.get("id")?.as_str()?.to_owned();
-    let updated_at = time(node.get("updatedAt"))?;
+    let updated_at = time(node.get("updatedAt")).filter(|at| *at <= within.latest)?;
     let Some(Value::Object(mut comments)) = node.remove("comments") else {
         return None;
     };
-    let page = comments.get("pageInfo");
-    let before = page
-        .filter(|page| page.get("hasPreviousPage") == Some(&Value::Bool(true)))
-        .and_then(|page| page.get("startCursor")?.as_str())
-        .map(str::to_owned);
-    let list = list(comments.remove("nodes"))
-        .into_iter()
-        .filter_map(|node| comment(Value::Object(node)))
-        .collect();
+    let page = comments.get("pageInfo")?;
+    let before = match page.get("hasPreviousPage")? {
+        Value::Bool(false) => None,
+        Value::Bool(true) => Some(page.get("startCursor")?.as_str()?.to_owned()),
+        _ => return None,
+    };
+    let list = whole_list(comments.remove("nodes"), within)?;
     Some((
         id,
         CommentPage {
@@ -96,12 +115,28 @@ fn page(mut node: Map<String, Value>) -> Option<(String, CommentPage)> {
     ))
 }
 
-/// The comments of an imported issue.
-pub(crate) fn comments_of(value: Option<Value>) -> Vec<Comment> {
+/// Every comment of a list; nothing when one cannot be read.
+fn whole_list(nodes: Option<Value>, within: Within) -> Option<Vec<Comment>> {
+    let Some(Value::Array(nodes)) = nodes else {
+        return None;
+    };
+    let mut list = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        match node {
+            Value::Null if within.whole => {}
+            node => list.push(comment(node).filter(|one| one.created_at <= within.latest)?),
+        }
+    }
+    Some(list)
+}
+
+/// The comments of an imported issue, all that can be read.
+pub(crate) fn comments_of(value: Option<Value>, latest: Timestamp) -> Vec<Comment> {
     match value {
         Some(Value::Object(mut comments)) => list(comments.remove("nodes"))
             .into_iter()
             .filter_map(|node| comment(Value::Object(node)))
+            .filter(|comment| comment.created_at <= latest)
             .collect(),
         _ => Vec::new(),
     }
@@ -143,9 +178,12 @@ fn comment(value: Value) -> Option<Comment> {
     let raw: RawComment = serde_json::from_value(value).ok()?;
     let (body, was_cut) = cut(&raw.body.unwrap_or_default(), COMMENT_CAP_BYTES);
     Some(Comment {
-        id: raw.id?,
+        id: raw.id.and_then(item::id)?,
         by_bot: raw.author.as_ref().is_some_and(RawActor::is_bot),
-        author: raw.author.and_then(|author| author.login),
+        author: raw
+            .author
+            .and_then(|author| author.login)
+            .map(|login| item::login(&login)),
         by_token_account: raw.viewer_did_author.unwrap_or(false),
         association: Association::read(raw.author_association.as_deref()),
         created_at: raw.created_at?,
@@ -156,13 +194,19 @@ fn comment(value: Value) -> Option<Comment> {
     })
 }
 
-fn found(mut node: Map<String, Value>) -> Option<(String, (Timestamp, Vec<FoundPr>))> {
+fn found(
+    mut node: Map<String, Value>,
+    within: Within,
+) -> Option<(String, (Timestamp, Vec<FoundPr>))> {
     let id = node.get("id")?.as_str()?.to_owned();
     let updated_at = time(node.get("updatedAt"))?;
     let Some(Value::Object(mut prs)) = node.remove("closedByPullRequestsReferences") else {
         // The field itself may be null: then there are none.
-        return Some((id, (updated_at, Vec::new())));
+        return within.whole.then(|| (id, (updated_at, Vec::new())));
     };
+    if !prs.get("nodes").is_some_and(Value::is_array) {
+        return None;
+    }
     let found = list(prs.remove("nodes"))
         .into_iter()
         .filter_map(|pr| {
@@ -173,7 +217,7 @@ fn found(mut node: Map<String, Value>) -> Option<(String, (Timestamp, Vec<FoundP
                     .as_str()?
                     .parse()
                     .ok()?,
-                number: pr.get("number")?.as_u64()?,
+                number: item::number(pr.get("number")?.as_u64()?)?,
                 state: pr_state(
                     pr.get("prState")?.as_str()?,
                     time(pr.get("mergedAt")),

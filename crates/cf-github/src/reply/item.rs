@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Told;
-use crate::item::{COMMENT_CAP_BYTES, CloseReason, Item, ItemState, cut};
+use crate::item::{COMMENT_CAP_BYTES, CloseReason, Item, ItemState, cut, id, number};
 
 /// An item as GraphQL writes it.
 #[derive(Default, Deserialize)]
@@ -26,7 +26,7 @@ struct RawItem {
     updated_at: Option<Timestamp>,
 }
 
-pub(super) fn read(value: Value, home: &Repo, asked: Option<u64>) -> Told {
+pub(super) fn read(value: Value, home: &Repo, asked: Option<u64>, latest: Timestamp) -> Told {
     let raw: RawItem = match serde_json::from_value(value) {
         Ok(raw) => raw,
         Err(error) => return Told::Unreadable(error.to_string()),
@@ -39,10 +39,16 @@ pub(super) fn read(value: Value, home: &Repo, asked: Option<u64>) -> Told {
             raw.state_reason
         ));
     };
-    let (Some(node_id), Some(number), Some(updated_at)) = (raw.id, raw.number, raw.updated_at)
-    else {
+    let (Some(node_id), Some(number), Some(updated_at)) = (
+        raw.id.and_then(id),
+        raw.number.and_then(number),
+        raw.updated_at,
+    ) else {
         return Told::Unreadable("an item without id, number or time".to_owned());
     };
+    if updated_at > latest {
+        return Told::Unreadable("an item that changed in the future".to_owned());
+    }
     if asked.is_some_and(|asked| asked != number) {
         return Told::Unreadable(format!("asked for another number, got {number}"));
     }

@@ -218,8 +218,8 @@ fn fuzz_replies() {
         let headers = crate::pace::Headers::read(Timestamp::UNIX_EPOCH, |_| Some(&text));
         let _ = headers.budget(Timestamp::UNIX_EPOCH);
         let _ = crate::pace::classify(403, &headers, &text);
-        let _ = crate::rest::read(200, &headers, bytes);
-        let _ = crate::rest::read(404, &headers, bytes);
+        let _ = crate::rest::read(200, &headers, bytes, Timestamp::UNIX_EPOCH);
+        let _ = crate::rest::read(404, &headers, bytes, Timestamp::UNIX_EPOCH);
         let cleaned = crate::redact::redact(&text);
         assert_eq!(crate::redact::redact(&cleaned), cleaned, "once is enough");
         let parse = || read(bytes);

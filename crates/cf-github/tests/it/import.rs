@@ -1,7 +1,10 @@
 //! Listing the issues of a repository.
 
 use cf_github::{Association, ImportError, ImportedIssue, IssueFilter, IssueStates, Listing};
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use cf_testkit::github::{Fault, ScriptedGithub};
+use serde_json::{Value, json};
 
 use crate::client;
 
@@ -224,4 +227,106 @@ async fn a_page_that_is_too_much_is_read_in_smaller_ones() {
     let numbers = import(&server, IssueFilter::default()).await;
     assert_eq!(numbers, (1..=120).collect::<Vec<_>>());
     assert_eq!(server.received().len(), 4);
+}
+
+async fn page_or_error(server: &ScriptedGithub) -> Result<(u64, usize), ImportError> {
+    let client = client(server);
+    let mut listing = client
+        .list_issues(
+            "github.com",
+            "o/r".parse().expect("a name"),
+            IssueFilter::default(),
+        )
+        .expect("the host is known");
+    let (mut read, mut unreadable) = (0, 0);
+    while let Some(page) = listing.next().await? {
+        read += page.issues.len() as u64;
+        unreadable += page.unreadable;
+    }
+    Ok((read, unreadable))
+}
+
+#[tokio::test]
+async fn pages_without_end_are_refused() {
+    let edits: [fn(&mut Value); 4] = [
+        |reply| issues_of(reply)["pageInfo"] = json!({"hasNextPage": true, "endCursor": "100"}),
+        |reply| {
+            issues_of(reply)["pageInfo"] = json!({"hasNextPage": true, "endCursor": reply_id()});
+            issues_of(reply)["nodes"] = json!([]);
+        },
+        // New ones for ever.
+        |reply| {
+            let list = issues_of(reply);
+            list["totalCount"] = json!(1);
+            list["pageInfo"] = json!({"hasNextPage": true, "endCursor": reply_id()});
+            for node in list["nodes"].as_array_mut().expect("a list") {
+                node["number"] = json!(next());
+            }
+        },
+        |reply| {
+            let list = issues_of(reply);
+            list["totalCount"] = Value::Null;
+            list["pageInfo"] = json!({"hasNextPage": true, "endCursor": reply_id()});
+        },
+    ];
+    for edit in edits {
+        let server = issues(200);
+        server.fault("/graphql", Fault::Edited(edit), usize::MAX);
+        let error = page_or_error(&server).await.expect_err("it does not end");
+        assert!(error.to_string().contains("pages without end"), "{error}");
+        assert!(server.received().len() <= 15, "{}", server.received().len());
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_not_whole_is_no_page() {
+    let edits: [fn(&mut Value); 6] = [
+        |reply| reply["data"]["repository"] = Value::Null,
+        |reply| reply["data"]["repository"]["issues"] = Value::Null,
+        |reply| issues_of(reply)["nodes"] = Value::Null,
+        |reply| issues_of(reply)["pageInfo"] = Value::Null,
+        |reply| issues_of(reply)["pageInfo"] = json!({"hasNextPage": true, "endCursor": null}),
+        |reply| issues_of(reply)["pageInfo"] = json!({"hasNextPage": "no"}),
+    ];
+    for edit in edits {
+        let server = issues(3);
+        server.fault("/graphql", Fault::Edited(edit), 1);
+        let error = page_or_error(&server).await.expect_err("it is not whole");
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_issue_that_cannot_be_read_is_counted() {
+    let edits: [fn(&mut Value); 5] = [
+        |reply| second(reply)["number"] = json!(-1),
+        |reply| second(reply)["number"] = json!(u64::MAX),
+        |reply| second(reply)["updatedAt"] = json!("9999-01-01T00:00:00Z"),
+        |reply| second(reply)["state"] = json!("FROZEN"),
+        |reply| *second(reply) = Value::Null,
+    ];
+    for (n, edit) in edits.into_iter().enumerate() {
+        let server = issues(3);
+        server.fault("/graphql", Fault::Edited(edit), 1);
+        assert_eq!(page_or_error(&server).await.expect("a page"), (2, 1), "{n}");
+    }
+}
+
+fn issues_of(reply: &mut Value) -> &mut Value {
+    &mut reply["data"]["repository"]["issues"]
+}
+
+fn second(reply: &mut Value) -> &mut Value {
+    &mut issues_of(reply)["nodes"][1]
+}
+
+/// A number that was not there before.
+fn next() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1_000);
+    NEXT.fetch_add(1, Ordering::SeqCst)
+}
+
+/// A cursor that was not there before; the scripted GitHub takes none but numbers.
+fn reply_id() -> String {
+    (next() % 100).to_string()
 }

@@ -5,6 +5,7 @@ mod comments;
 mod counts;
 mod faults;
 mod import;
+mod lies;
 mod real_rest;
 mod real_schema;
 mod tls;

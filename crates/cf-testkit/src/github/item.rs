@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 /// What an item is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -107,6 +109,8 @@ pub enum Fault {
     Huge(usize),
     /// `RESOURCE_LIMITS_EXCEEDED` for more than so many items in one document, `true` with data for those that fit.
     TooMuch(usize, bool),
+    /// The right reply, as this makes it.
+    Edited(fn(&mut Value)),
     /// The other fault, for requests alone whose body holds this text.
     Holding(String, Box<Fault>),
 }

@@ -46,6 +46,7 @@ fn answer(
 ) -> bool {
     let mut most = usize::MAX;
     let mut partial = false;
+    let mut edit: Option<fn(&mut Value)> = None;
     match fault {
         // What it holds was taken out when it came due.
         None | Some(Fault::Holding(..)) => {}
@@ -86,6 +87,7 @@ fn answer(
             reply.headers.extend(headers);
             return out.write_all(&reply.bytes()).is_ok();
         }
+        Some(Fault::Edited(how)) => edit = Some(how),
         Some(Fault::TooMuch(items, with_data)) => {
             most = items;
             partial = with_data;
@@ -107,6 +109,11 @@ fn answer(
         }
     }
     let mut reply = respond(&mut lock(world), request, most, partial);
+    if let Some(edit) = edit {
+        let mut body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        edit(&mut body);
+        reply.body = body.to_string().into_bytes();
+    }
     let headers = limits(&lock(world), is_graphql(request));
     for (name, value) in headers {
         reply.headers.entry(name).or_insert(value);

@@ -1,5 +1,6 @@
 //! The narrow second request: new comments where an item moved, and pull requests that close an issue.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,6 +16,8 @@ use crate::saved::{Seen, What};
 /// How many older comments are read at a time, and how often: about a thousand, then the oldest are left out.
 const OLDER: u32 = 50;
 const OLDER_PAGES: usize = 20;
+/// How many such pages are read in one pass, for all items together; the others follow in later ones.
+const OLDER_IN_A_PASS: usize = 100;
 
 /// One item whose details are wanted.
 struct Detail {
@@ -71,8 +74,10 @@ impl Pass<'_> {
                             Some(page) => {
                                 let read = self.read_older(&detail.id, want, page).await;
                                 match read {
-                                    Ok((page, more)) => {
-                                        self.keep_talk(&detail.key, page, more, at);
+                                    Ok(Some(all)) => self.keep_talk(&detail.key, all, want, at),
+                                    Ok(None) => self.host.trouble(&detail.key, Why::NotAsked),
+                                    Err(why @ Why::Unreadable(_)) => {
+                                        self.host.trouble(&detail.key, why);
                                     }
                                     Err(why) => return Some(self.unread(&details, why)),
                                 }
@@ -89,7 +94,7 @@ impl Pass<'_> {
                     size = (size.min(details.len()) / 2).max(1);
                 }
                 Err(Miss::TooMuch { how, .. }) => {
-                    let why = self.host.failed(how, &crate::Headers::default());
+                    let why = self.host.failed(&how, &crate::Headers::default());
                     return Some(self.unread(&details, why));
                 }
                 Err(Miss::Forbidden) => {
@@ -133,29 +138,35 @@ impl Pass<'_> {
     }
 
     fn unread(&self, details: &[Detail], why: Why) -> Why {
+        let why = self.host.in_words(why);
         for detail in details {
             self.host.trouble(&detail.key, why.clone());
         }
         why
     }
 
-    /// Reads on from a page towards older comments until the want is met. Also says whether older ones were left out.
+    /// Reads on from a page towards older comments until the want is met, or there were too many. Nothing when this
+    /// pass has read enough.
     async fn read_older(
-        &self,
+        &mut self,
         id: &str,
         want: CommentWant,
         mut page: CommentPage,
-    ) -> Result<(CommentPage, bool), Why> {
+    ) -> Result<Option<CommentPage>, Why> {
         let mut last = OLDER;
+        let mut known: HashSet<String> =
+            page.list.iter().map(|comment| comment.id.clone()).collect();
         for _ in 0..OLDER_PAGES {
-            let more = page.before.is_some();
-            // A page that is empty although there are older ones has lost its place.
-            if want.is_met_by(&page.list, more) || page.list.is_empty() {
+            if want.is_met_by(&page.list, page.before.is_some()) {
                 break;
             }
             let Some(before) = page.before.clone() else {
                 break;
             };
+            if self.older >= OLDER_IN_A_PASS {
+                return Ok(None);
+            }
+            self.older += 1;
             let query = Query::OlderComments {
                 id: id.to_owned(),
                 before,
@@ -166,6 +177,11 @@ impl Pass<'_> {
                     let older = reply::node(&mut reply)
                         .ok_or_else(|| Why::Unreadable("a reply without comments".to_owned()))?;
                     let mut list = older.list;
+                    list.retain(|comment| known.insert(comment.id.clone()));
+                    // Comments may be written or deleted meanwhile; a page of nothing but known ones leads nowhere.
+                    if older.before.is_some() && (list.is_empty() || older.before == page.before) {
+                        return Err(Why::Unreadable("pages of comments without end".to_owned()));
+                    }
                     list.append(&mut page.list);
                     page.list = list;
                     page.before = older.before;
@@ -179,17 +195,18 @@ impl Pass<'_> {
                 }
             }
         }
-        let more = page.before.is_some();
-        Ok((page, more))
+        Ok(Some(page))
     }
 
-    fn keep_talk(&self, key: &Key, page: CommentPage, more: bool, at: Timestamp) {
+    fn keep_talk(&self, key: &Key, page: CommentPage, want: CommentWant, at: Timestamp) {
         let Some(entry) = self.host.cached(key) else {
             return;
         };
         let server_now = at.checked_add(self.host.skew()).unwrap_or(at);
+        let more = page.before.is_some();
         let list: Vec<Comment> = page.list;
         let talk = Talk {
+            cut: !want.is_met_by(&list, more),
             settled: Talk::settles(page.updated_at, server_now),
             updated_at: page.updated_at,
             read_at: at,

@@ -1,19 +1,23 @@
 //! Items that GraphQL did not find: one REST look each tells moved from deleted from invisible.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Entry, Host, Key, Pass, Seen, What, Why};
+use super::{Entry, Host, Key, Pass, Seen, What, Why, locked};
 use crate::rest::{self, HOPS, Looked, RestLook};
+use crate::time::between;
 
 /// How many items are looked at in one pass; the others follow in later ones.
 const LOOKS: usize = 5;
+/// How long a look that told nothing is not tried again.
+const UNCLEAR: Duration = Duration::from_mins(1);
 
 impl Pass<'_> {
     /// Looks at items that GraphQL did not find.
     pub(super) async fn look_up_missing(&mut self) {
-        let missing = std::mem::take(&mut self.missing);
+        let missing = self.take_missing();
         let mut stopped = None;
         for (n, key) in missing.iter().enumerate() {
             if n < LOOKS && stopped.is_none() {
@@ -26,6 +30,31 @@ impl Pass<'_> {
                     .trouble(key, stopped.clone().unwrap_or(Why::NotAsked));
             }
         }
+    }
+
+    /// The missing items, those first of which a look told nothing the longest time ago, or that had none: they must
+    /// not keep each other from being looked at.
+    fn take_missing(&mut self) -> Vec<Key> {
+        let now = Timestamp::now();
+        let mut missing = std::mem::take(&mut self.missing);
+        let mut unclear = Vec::new();
+        {
+            let looked = locked(&self.host.looked);
+            missing.sort_by_key(|key| looked.get(key).copied());
+            missing.retain(|key| {
+                let soon = looked
+                    .get(key)
+                    .is_some_and(|at| *at <= now && between(*at, now) < UNCLEAR);
+                if soon {
+                    unclear.push(key.clone());
+                }
+                !soon
+            });
+        }
+        for key in unclear {
+            self.host.still(&key);
+        }
+        missing
     }
 
     /// Looks at one item, and follows where it went.
@@ -45,7 +74,7 @@ impl Pass<'_> {
                 host.keep_item(key, Arc::clone(&seen.item), at);
                 return Ok(());
             }
-            match rest::read(raw.status, &raw.headers, &raw.body) {
+            match rest::read(raw.status, &raw.headers, &raw.body, Timestamp::now()) {
                 Looked::Item(item) if item.repo == key.repo && item.number == key.number => {
                     host.keep_item(key, *item, at);
                     host.keep_etag(key, raw.headers.etag);
@@ -67,25 +96,31 @@ impl Pass<'_> {
                     );
                 }
                 Looked::Gone(how) => host.keep_gone(key, how, at),
-                Looked::Unclear(how) => host.trouble(key, Why::Unreadable(how)),
+                Looked::Unclear(how) => host.unclear(key, &how),
                 Looked::Redirect => {
                     match RestLook::after_redirect(base, raw.headers.location.as_deref()) {
                         Ok(next) => {
                             look = next;
                             continue;
                         }
-                        Err(how) => host.trouble(key, Why::Unreadable(how)),
+                        Err(how) => host.unclear(key, &how),
                     }
                 }
             }
             return Ok(());
         }
-        host.trouble(key, Why::Unreadable("redirects without end".to_owned()));
+        host.unclear(key, "redirects without end");
         Ok(())
     }
 }
 
 impl Host {
+    /// Notes that a look has told nothing; another one soon would not either.
+    fn unclear(&self, key: &Key, how: &str) {
+        self.trouble(key, Why::Unreadable(how.to_owned()));
+        locked(&self.looked).insert(key.clone(), Timestamp::now());
+    }
+
     fn keep_etag(&self, key: &Key, etag: Option<String>) {
         let Some(entry) = self.cached(key) else {
             return;
