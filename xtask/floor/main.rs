@@ -18,7 +18,10 @@ usage: cf-floor spawn SLOTS TASKS COMMAND…
        cf-floor list DB
        cf-floor append DB full|normal EVENTS
        cf-floor passes DB
-       cf-floor react DB PID KEY COMMAND…";
+       cf-floor pass DB all|unchanged|one TIMES
+       cf-floor react DB PID KEY COMMAND…
+       cf-floor kill PID COMMAND…
+       cf-floor obey DB WAKE KEY PID";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +43,9 @@ fn main() -> ExitCode {
         ["list", db] => store::list(db),
         ["append", db, sync, events] => store::append(db, sync, events),
         ["passes", db] => store::passes(db),
+        ["pass", db, what, times] => store::pass(db, what, times),
+        ["obey", db, wake, key, pid] => react::obey(db, wake, key, pid),
+        ["kill", pid, command @ ..] if !command.is_empty() => react::kill(pid, command),
         ["react", db, pid, key, command @ ..] if !command.is_empty() => {
             react::measure(db, pid, key, command)
         }

@@ -105,47 +105,71 @@ pub(crate) fn append(db: &str, sync: &str, events: &str) -> Answer {
 /// What a look at a workspace's store costs at least, as JSON: nothing changed, one row changed, everything read.
 pub(crate) fn passes(db: &str) -> Answer {
     let connection = open(db)?;
-    let unchanged_us = per_call_us(10_000, || {
-        let mut ask = connection.prepare_cached("PRAGMA data_version")?;
-        ask.query_row([], |row| row.get::<_, i64>(0))
-    })?;
-    let last: i64 = connection.query_row("SELECT max(seq) FROM event", [], |row| row.get(0))?;
-    let one_changed_us = per_call_us(2_000, || {
-        let mut ask = connection.prepare_cached(
-            "SELECT e.task, t.status, t.version FROM event e JOIN task t ON t.id = e.task WHERE e.seq >= ?1",
-        )?;
-        let mut rows = ask.query([last])?;
-        let mut found = 0;
-        while let Some(row) = rows.next()? {
-            black_box(row.get_ref(0)?);
-            found += 1;
-        }
-        Ok(found)
-    })?;
-    let all_changed_us = per_call_us(20, || {
-        let mut tasks: HashMap<String, (String, i64, bool)> = HashMap::new();
-        let mut ask = connection
-            .prepare_cached("SELECT id, status, version FROM task WHERE deleted_at_ms IS NULL")?;
-        let mut rows = ask.query([])?;
-        while let Some(row) = rows.next()? {
-            tasks.insert(row.get(0)?, (row.get(1)?, row.get(2)?, false));
-        }
-        let mut ask = connection.prepare_cached(
-            "SELECT task FROM blocker WHERE task IS NOT NULL AND status = 'OPEN'",
-        )?;
-        let mut rows = ask.query([])?;
-        while let Some(row) = rows.next()? {
-            if let Some(task) = tasks.get_mut(row.get_ref(0)?.as_str()?) {
-                task.2 = true;
-            }
-        }
-        Ok(tasks.len())
-    })?;
+    let last = last_event(&connection)?;
+    let unchanged_us = per_call_us(10_000, || unchanged(&connection))?;
+    let one_changed_us = per_call_us(2_000, || one_changed(&connection, last))?;
+    let all_changed_us = per_call_us(20, || all_changed(&connection))?;
     println!(
         "{{\"unchanged_us\":{unchanged_us:.3},\"one_changed_us\":{one_changed_us:.3},\"all_changed_ms\":{:.4}}}",
         all_changed_us / 1000.0
     );
     Ok(())
+}
+
+/// Looks so many times and prints nothing: for somebody who counts.
+pub(crate) fn pass(db: &str, what: &str, times: &str) -> Answer {
+    let connection = open(db)?;
+    let last = last_event(&connection)?;
+    let times: u32 = times.parse()?;
+    match what {
+        "all" => per_call_us(times, || all_changed(&connection))?,
+        "unchanged" => per_call_us(times, || unchanged(&connection))?,
+        "one" => per_call_us(times, || one_changed(&connection, last))?,
+        other => return Err(format!("{other:?} is no kind of pass").into()),
+    };
+    Ok(())
+}
+
+fn last_event(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("SELECT max(seq) FROM event", [], |row| row.get(0))
+}
+
+fn unchanged(connection: &Connection) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached("PRAGMA data_version")?
+        .query_row([], |row| row.get(0))
+}
+
+fn one_changed(connection: &Connection, last: i64) -> rusqlite::Result<usize> {
+    let mut ask = connection.prepare_cached(
+        "SELECT e.task, t.status, t.version FROM event e JOIN task t ON t.id = e.task WHERE e.seq >= ?1",
+    )?;
+    let mut rows = ask.query([last])?;
+    let mut found = 0;
+    while let Some(row) = rows.next()? {
+        black_box(row.get_ref(0)?);
+        found += 1;
+    }
+    Ok(found)
+}
+
+fn all_changed(connection: &Connection) -> rusqlite::Result<usize> {
+    let mut tasks: HashMap<String, (String, i64, bool)> = HashMap::new();
+    let mut ask = connection
+        .prepare_cached("SELECT id, status, version FROM task WHERE deleted_at_ms IS NULL")?;
+    let mut rows = ask.query([])?;
+    while let Some(row) = rows.next()? {
+        tasks.insert(row.get(0)?, (row.get(1)?, row.get(2)?, false));
+    }
+    let mut ask = connection
+        .prepare_cached("SELECT task FROM blocker WHERE task IS NOT NULL AND status = 'OPEN'")?;
+    let mut rows = ask.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(task) = tasks.get_mut(row.get_ref(0)?.as_str()?) {
+            task.2 = true;
+        }
+    }
+    Ok(tasks.len())
 }
 
 fn per_call_us<T>(

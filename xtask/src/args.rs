@@ -17,6 +17,11 @@ impl Args {
         self.0.pop_front()
     }
 
+    /// The words that are left.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+
     /// Takes a flag, and tells whether it was there.
     pub(crate) fn flag(&mut self, name: &str) -> bool {
         let before = self.0.len();
@@ -48,6 +53,17 @@ impl Args {
         Ok(None)
     }
 
+    /// Takes an option whose value may be left out: the next word is its value unless that is an option itself.
+    pub(crate) fn value_or(&mut self, name: &str, left_out: &str) -> Option<String> {
+        let follows = |word: &String| !word.starts_with("--");
+        let alone = self.0.iter().position(|word| word == name);
+        if let Some(at) = alone.filter(|at| !self.0.get(at + 1).is_some_and(follows)) {
+            self.0.remove(at);
+            return Some(left_out.to_owned());
+        }
+        self.value(name).ok().flatten()
+    }
+
     /// Refuses what is left over.
     ///
     /// # Errors
@@ -77,6 +93,16 @@ mod tests {
         assert_eq!(args.value("--rounds").unwrap().as_deref(), Some("3"));
         assert!(args.flag("--quick"));
         args.finish().unwrap();
+    }
+
+    #[test]
+    fn a_value_may_be_left_out_where_that_is_said() {
+        let taken = |words: &[&str]| args(words).value_or("--svg", "-");
+        assert_eq!(taken(&["--quick"]), None);
+        assert_eq!(taken(&["--svg"]).as_deref(), Some("-"));
+        assert_eq!(taken(&["--svg", "--quick"]).as_deref(), Some("-"));
+        assert_eq!(taken(&["--svg", "a.svg"]).as_deref(), Some("a.svg"));
+        assert_eq!(taken(&["--svg=a.svg"]).as_deref(), Some("a.svg"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod checks;
 mod ci;
 mod fuzz;
 mod github;
+mod keeper;
 mod problem;
 mod readme;
 mod repo;
@@ -31,8 +32,10 @@ usage: cargo xtask CHORE [OPTIONS]
   ci [--update] [--full]            what `test` leaves out: format, lints, layers, golden lists, words, links
                                     --update rewrites the golden lists, --full adds long tests, and the report in a browser
   fuzz [--minutes N] [--seed S]     everything that reads what others write, each target for N minutes (1)
-  bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE]
-                                    measures cf beside its floors and peers, as ratios within one run
+  bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE] [--svg [FILE]] [--record] [--draw]
+                                    measures cf beside its floors and peers, as ratios within one run, and compares
+                                    with the committed figures; --with-peers installs peers, --record commits to the
+                                    new figures, --draw draws those that are committed once more
   torture [--minutes N] [--seed S] [--round K] [--points [TEXT]]
                                     kills, stops and starves real batches at random and looks from outside what became
                                     of them; --points lets cf die once at every named point instead
@@ -59,10 +62,12 @@ fn main() -> ExitCode {
             ci::run(&repo, mode)
         }
         Some("bench") => {
+            let words: Vec<String> = args.words().map(str::to_owned).collect();
             let options = bench::Options::from_args(&mut args)?;
             args.finish()?;
-            bench::run(&repo, &options)
+            bench::run(&repo, &options, words)
         }
+        Some("keep") => keeper::keep(&args.words().collect::<Vec<_>>()),
         Some("torture") => {
             let options = torture::Options::from_args(&mut args)?;
             args.finish()?;

@@ -1,10 +1,15 @@
-//! Measures what a pass and an event cost in this program, for the bench: `measure FOLDER TASKS EVENTS`.
+//! Measures what a pass and an event cost in this program, for the bench: `measure FOLDER TASKS EVENTS`, or
+//! `measure FOLDER TASKS WHAT TIMES`.
 //!
 //! It makes a workspace with so many tasks in the folder, a tenth of them blocked, and prints one JSON object:
 //! `all_changed_ms` (a pass in which every task changed), `unchanged_us` (nothing changed), `one_changed_us` (one task
 //! changed), `events_normal_per_second` and `events_full_per_second` (appends, each its own transaction), and
 //! `links_fresh_ms` (a pass in which the GitHub source alone is asked about 1,000 tasks, each with a link whose answer
 //! is cached and fresh, in a workspace of its own; nothing is sent anywhere).
+//!
+//! With `all`, `unchanged`, `write`, `one` or `links` and a number it does that so many times, and measures nothing: for
+//! somebody who counts instructions, and takes the difference between two numbers. `one` is a `write` of one task by
+//! another connection, and the pass after it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,71 +30,148 @@ type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, tasks, events] = arguments.as_slice() else {
-        return Err("measure FOLDER TASKS EVENTS".into());
+    let (folder, tasks, rest) = match arguments.as_slice() {
+        [folder, tasks, rest @ ..] if matches!(rest.len(), 1 | 2) => (folder, tasks, rest),
+        _ => return Err("measure FOLDER TASKS EVENTS, or measure FOLDER TASKS WHAT TIMES".into()),
     };
-    let (tasks, events): (usize, usize) = (tasks.parse()?, events.parse()?);
-    std::fs::create_dir_all(folder)?;
-    let (workspace, _) = Workspace::create(Path::new(folder))?;
-    let mut store = Store::open(&workspace)?;
-    let mut other = Store::open(&workspace)?;
-    let asked = fill(&mut store, tasks)?;
-    let mut registry = ReconcilerRegistry::default();
+    let mut ground = Ground::new(Path::new(folder), tasks.parse()?)?;
+    match rest {
+        [what, times] => repeat(&mut ground, what, times.parse()?),
+        [events] => measure(&mut ground, events.parse()?),
+        _ => unreachable!("there are one or two"),
+    }
+}
 
-    let mut all_changed = Vec::new();
-    for _ in 0..15 {
-        let begun = Instant::now();
-        let pass = registry.check(&store, &asked);
-        all_changed.push(begun.elapsed().as_secs_f64() * 1e3);
-        assert_eq!(pass.merged.len(), tasks);
+/// A workspace with tasks, and what a conductor has of it.
+struct Ground {
+    store: Store,
+    /// The connection of somebody else.
+    other: Store,
+    asked: Vec<Asked>,
+    registry: ReconcilerRegistry,
+    /// What was looked at: the version of the data, and the number of the last event.
+    seen: (i64, u64),
+}
+
+impl Ground {
+    fn new(folder: &Path, tasks: usize) -> Result<Self, Failure> {
+        std::fs::create_dir_all(folder)?;
+        let (workspace, _) = Workspace::create(folder)?;
+        let mut store = Store::open(&workspace)?;
+        let other = Store::open(&workspace)?;
+        let asked = fill(&mut store, tasks)?;
+        let seen = (
+            store.data_version()?,
+            store.read(|reader| reader.last_seq())?,
+        );
+        Ok(Self {
+            store,
+            other,
+            asked,
+            registry: ReconcilerRegistry::default(),
+            seen,
+        })
     }
 
-    let rounds = 10_000u32;
-    let begun = Instant::now();
-    let mut version = store.data_version()?;
-    for _ in 0..rounds {
-        let now = store.data_version()?;
-        assert_eq!(std::mem::replace(&mut version, now), now, "nobody writes");
+    fn pass_all(&mut self) {
+        let pass = self.registry.check(&self.store, &self.asked);
+        assert_eq!(pass.merged.len(), self.asked.len());
     }
-    let unchanged = begun.elapsed().as_secs_f64() * 1e6 / f64::from(rounds);
 
-    let mut one_changed = Vec::new();
-    let mut seen = store.read(|reader| reader.last_seq())?;
-    for round in 0..200.min(tasks) {
-        let asked_one = &asked[round % tasks];
-        let to = if round < tasks {
+    fn pass_unchanged(&mut self) -> Result<(), Failure> {
+        let now = self.store.data_version()?;
+        let before = std::mem::replace(&mut self.seen.0, now);
+        assert_eq!(before, now, "nobody writes");
+        Ok(())
+    }
+
+    /// Another connection writes one task: each in its turn, and then each once more.
+    fn write_one(&mut self, round: usize) -> Result<(), Failure> {
+        let to = if (round / self.asked.len()).is_multiple_of(2) {
             TaskStatus::Failed
         } else {
             TaskStatus::Done
         };
-        other.write_as(&Actor::Cli, Durability::Normal, |tx| {
-            tx.set_status(asked_one.task, to, Expect::Anything)
+        let task = self.asked[round % self.asked.len()].task;
+        self.other.write_as(&Actor::Cli, Durability::Normal, |tx| {
+            tx.set_status(task, to, Expect::Anything)
         })?;
-        let begun = Instant::now();
-        let now = store.data_version()?;
-        assert_ne!(std::mem::replace(&mut version, now), now);
+        Ok(())
+    }
+
+    fn pass_one(&mut self, round: usize) -> Result<(), Failure> {
+        let asked_one = &self.asked[round % self.asked.len()];
+        let now = self.store.data_version()?;
+        assert_ne!(std::mem::replace(&mut self.seen.0, now), now);
         let mut changed = Vec::new();
-        store.read(|reader| {
+        let mut last = self.seen.1;
+        self.store.read(|reader| {
             reader.events(
                 &EventFilter {
-                    after: seen,
+                    after: self.seen.1,
                     ..EventFilter::default()
                 },
                 |event| {
-                    seen = event.seq;
+                    last = event.seq;
                     changed.extend(event.task);
                     Ok(())
                 },
             )
         })?;
+        self.seen.1 = last;
         assert_eq!(changed, [asked_one.task]);
-        registry.check(&store, std::slice::from_ref(asked_one));
+        self.registry
+            .check(&self.store, std::slice::from_ref(asked_one));
+        Ok(())
+    }
+}
+
+fn repeat(ground: &mut Ground, what: &str, times: usize) -> Result<(), Failure> {
+    if what == "links" {
+        links_fresh(times)?;
+        return Ok(());
+    }
+    for round in 0..times {
+        match what {
+            "all" => ground.pass_all(),
+            "unchanged" => ground.pass_unchanged()?,
+            "write" => ground.write_one(round)?,
+            "one" => {
+                ground.write_one(round)?;
+                ground.pass_one(round)?;
+            }
+            other => return Err(format!("{other:?} is nothing to repeat").into()),
+        }
+    }
+    Ok(())
+}
+
+fn measure(ground: &mut Ground, events: usize) -> Result<(), Failure> {
+    let mut all_changed = Vec::new();
+    for _ in 0..15 {
+        let begun = Instant::now();
+        ground.pass_all();
+        all_changed.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+
+    let rounds = 10_000u32;
+    let begun = Instant::now();
+    for _ in 0..rounds {
+        ground.pass_unchanged()?;
+    }
+    let unchanged = begun.elapsed().as_secs_f64() * 1e6 / f64::from(rounds);
+
+    let mut one_changed = Vec::new();
+    for round in 0..200.min(ground.asked.len()) {
+        ground.write_one(round)?;
+        let begun = Instant::now();
+        ground.pass_one(round)?;
         one_changed.push(begun.elapsed().as_secs_f64() * 1e6);
     }
 
-    let normal = appends(&mut store, events, Durability::Normal)?;
-    let full = appends(&mut store, events.div_ceil(10), Durability::Full)?;
-    let links_fresh = links_fresh()?;
+    let normal = appends(&mut ground.store, events, Durability::Normal)?;
+    let full = appends(&mut ground.store, events.div_ceil(10), Durability::Full)?;
+    let links_fresh = links_fresh(15)?;
     println!(
         "{{\"all_changed_ms\":{},\"unchanged_us\":{unchanged},\"one_changed_us\":{},\
          \"events_normal_per_second\":{normal},\"events_full_per_second\":{full},\"links_fresh_ms\":{links_fresh}}}",
@@ -140,8 +222,8 @@ fn fill(store: &mut Store, tasks: usize) -> Result<Vec<Asked>, Failure> {
     Ok(asked)
 }
 
-/// What a pass about a thousand fresh links in five repositories costs, in milliseconds.
-fn links_fresh() -> Result<f64, Failure> {
+/// What a pass about a thousand fresh links in five repositories costs, in milliseconds: the median of so many.
+fn links_fresh(times: usize) -> Result<f64, Failure> {
     const LINKS: usize = 1_000;
     const TOKEN: &str = "measured";
     let folder = tempfile::tempdir()?;
@@ -180,7 +262,7 @@ fn links_fresh() -> Result<f64, Failure> {
     status(&source, &store, folder.path())?;
     let mut registry = ReconcilerRegistry::new(vec![Box::new(source.reconciler())]);
     let mut took = Vec::new();
-    for _ in 0..15 {
+    for _ in 0..times {
         let begun = Instant::now();
         let pass = registry.check(&store, &asked);
         took.push(begun.elapsed().as_secs_f64() * 1e3);

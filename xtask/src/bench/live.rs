@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::PathBuf;
+use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::bench::processes;
 use crate::bench::stage::{Agent, Stage, Workspace};
 use crate::problem::Problem;
 use crate::repo::output;
@@ -107,61 +108,15 @@ impl<'a> Live<'a> {
 
     /// The conductor and its supervisors: every process below it, itself included, that runs `cf`.
     fn processes(&self) -> Result<Vec<u32>, Problem> {
-        let mut parents = HashMap::new();
-        for entry in fs::read_dir("/proc")? {
-            let Ok(pid) = entry?.file_name().to_string_lossy().parse::<u32>() else {
-                continue;
-            };
-            if let Some(parent) = parent(pid) {
-                parents.insert(pid, parent);
-            }
-        }
-        let ours = self.conductor.id();
-        let below = |mut pid: u32| {
-            while pid != ours {
-                match parents.get(&pid) {
-                    Some(parent) => pid = *parent,
-                    None => return false,
-                }
-            }
-            true
-        };
-        let found: Vec<u32> = parents
-            .keys()
-            .copied()
-            .filter(|pid| {
-                below(*pid)
-                    && fs::read_link(format!("/proc/{pid}/exe"))
-                        .is_ok_and(|exe| exe == self.stage.cf)
-            })
-            .collect();
-        if found.contains(&ours) {
-            return Ok(found);
-        }
-        Err(
-            Problem::new("the conductor's entry in /proc cannot be read")
-                .hint("a conductor makes itself undumpable; measure memory and idleness as root"),
-        )
+        processes::below(self.conductor.id(), |program| program == self.stage.cf)
     }
-}
-
-/// The parent of a process: the second field after the name, which may itself hold spaces and parentheses.
-fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The sum of the proportional set sizes of conductor and supervisors, in MiB, while four agents run.
 pub(crate) fn memory(stage: &Stage, tasks: usize) -> Result<Vec<f64>, Problem> {
     let live = Live::start(stage, tasks, 4)?;
     thread::sleep(Duration::from_secs(1));
-    let mut kib = 0.0;
-    for pid in live.processes()? {
-        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
-        kib += field(&rollup, "Pss:").ok_or_else(|| Problem::new("smaps_rollup says no Pss"))?;
-    }
-    Ok(vec![kib / 1024.0])
+    Ok(vec![processes::pss_mib(&live.processes()?)?])
 }
 
 /// What an idle conductor with one long agent costs: the share of a core in percent, and wake-ups a second.
@@ -169,43 +124,20 @@ pub(crate) fn idle(stage: &Stage) -> Result<(f64, f64), Problem> {
     let live = Live::start(stage, 1, 1)?;
     thread::sleep(Duration::from_secs(2));
     let pids = live.processes()?;
-    let before = spent(&pids)?;
+    idleness(stage, &pids)
+}
+
+/// The share of a core in percent, and wake-ups a second, of processes that have nothing to do.
+pub(crate) fn idleness(stage: &Stage, pids: &[u32]) -> Result<(f64, f64), Problem> {
+    let before = processes::spent(pids)?;
     let start = Instant::now();
     thread::sleep(Duration::from_secs(stage.sizes.idle_seconds));
     let seconds = start.elapsed().as_secs_f64();
-    let after = spent(&pids)?;
+    let after = processes::spent(pids)?;
     Ok((
         (after.0 - before.0) / 1e9 / seconds * 100.0,
         (after.1 - before.1) / seconds,
     ))
-}
-
-/// Nanoseconds on a core, and voluntary context switches, of every thread of the processes.
-fn spent(pids: &[u32]) -> Result<(f64, f64), Problem> {
-    let (mut nanoseconds, mut switches) = (0.0, 0.0);
-    for pid in pids {
-        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let folder = thread?.path();
-            let schedule = fs::read_to_string(folder.join("schedstat"))?;
-            nanoseconds += schedule
-                .split_whitespace()
-                .next()
-                .and_then(|text| text.parse::<f64>().ok())
-                .unwrap_or_default();
-            let status = fs::read_to_string(folder.join("status"))?;
-            switches += field(&status, "voluntary_ctxt_switches:").unwrap_or_default();
-        }
-    }
-    Ok((nanoseconds, switches))
-}
-
-fn field(text: &str, name: &str) -> Option<f64> {
-    text.lines()
-        .find_map(|line| line.strip_prefix(name))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
 }
 
 /// Milliseconds from the start of `resume`, after the conductor of a batch was killed, until it has said of each of its
@@ -229,11 +161,11 @@ pub(crate) fn recovery(stage: &Stage, tasks: usize, slots: usize) -> Result<Vec<
     Ok(vec![start.elapsed().as_secs_f64() * 1000.0])
 }
 
-/// Milliseconds from the commit of another process, which marks a running task DONE, to the signal at its agent.
-pub(crate) fn reaction(stage: &Stage) -> Result<Vec<f64>, Problem> {
+/// Milliseconds until the signal is at the agent when another process marks its task DONE: from that process's commit,
+/// and from its start.
+pub(crate) fn reaction(stage: &Stage) -> Result<Vec<(f64, f64)>, Problem> {
     let changes = stage.sizes.reactions;
     let mut live = Live::start(stage, changes, 4)?;
-    let db = live.workspace.db();
     let mut samples = Vec::new();
     let mut done: Vec<String> = Vec::new();
     while samples.len() < changes {
@@ -248,28 +180,71 @@ pub(crate) fn reaction(stage: &Stage) -> Result<Vec<f64>, Problem> {
         let (key, pid) = next.expect("the wait ends when there is one");
         // The conductor shall be at rest, as it is when a person makes a change, not in the middle of the last one.
         thread::sleep(Duration::from_millis(20));
-        samples.push(react(&live, &db, &key, pid)?);
+        samples.push(react(stage, &live.workspace, &key, pid)?);
         done.push(key);
     }
     Ok(samples)
 }
 
-fn react(live: &Live<'_>, db: &PathBuf, key: &str, pid: u32) -> Result<f64, Problem> {
-    let stage = live.stage;
-    let mut command = stage.cf_in(&live.workspace, &["tasks", "set", "status", key, "DONE"]);
-    let mut floor = Command::new(&stage.floor);
-    floor
-        .arg("react")
-        .arg(db)
-        .args([&pid.to_string(), key])
-        .arg(command.get_program())
-        .args(command.get_args())
-        .env("HOME", stage.scratch.join("home"))
-        .current_dir(&stage.scratch);
-    command.stdin(Stdio::null());
+/// The same with a bare watcher in the place of the conductor, which does nothing but look and signal.
+pub(crate) fn reaction_floor(stage: &Stage) -> Result<Vec<(f64, f64)>, Problem> {
+    let tasks = stage.sizes.reactions;
+    let workspace = stage.workspace(tasks, Agent::Script)?;
+    (0..tasks)
+        .map(|task| {
+            let key = format!("t{task}");
+            let mut agent = Ended(Command::new("sleep").arg("3600").spawn()?);
+            let mut watcher = Command::new(&stage.floor);
+            watcher
+                .arg("obey")
+                .arg(workspace.db())
+                .arg(workspace.folder.join(".cf/wake"))
+                .args([&key, &agent.0.id().to_string()])
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped());
+            let mut watcher = Ended(watcher.spawn()?);
+            let mut said = [0];
+            let output = watcher.0.stdout.as_mut();
+            output.expect("it is piped").read_exact(&mut said)?;
+            thread::sleep(Duration::from_millis(20));
+            let took = react(stage, &workspace, &key, agent.0.id())?;
+            watcher.0.wait()?;
+            agent.0.wait()?;
+            Ok(took)
+        })
+        .collect()
+}
+
+/// A process that ends when it is dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It has ended already, unless something went wrong.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Marks a task DONE and returns how long it took its agent to end: from the commit, and from the start of the command.
+fn react(stage: &Stage, workspace: &Workspace, key: &str, pid: u32) -> Result<(f64, f64), Problem> {
+    let command = stage.cf_in(workspace, &["tasks", "set", "status", key, "DONE"]);
+    let db = workspace.db().display().to_string();
+    let mut floor = Stage::through(
+        &stage.floor.display().to_string(),
+        &["react", &db, &pid.to_string(), key],
+        &command,
+    );
     let printed = output(&mut floor)?;
-    printed
-        .trim()
-        .parse()
-        .map_err(|_| Problem::new(format!("cf-floor react printed {printed:?}")))
+    match numbers(&printed).as_slice() {
+        [from_commit, from_start] => Ok((*from_commit, *from_start)),
+        _ => Err(Problem::new(format!("cf-floor react printed {printed:?}"))),
+    }
+}
+
+/// The numbers in a text that holds nothing else but white space.
+pub(crate) fn numbers(text: &str) -> Vec<f64> {
+    text.split_whitespace()
+        .map_while(|word| word.parse().ok())
+        .collect()
 }

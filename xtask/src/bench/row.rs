@@ -1,5 +1,6 @@
 //! What a row of the table is, and what measuring it gave.
 
+use crate::bench::figures::{self, Figures, Part, Ratio, RowFigures, Verdict};
 use crate::bench::stage::Stage;
 use crate::problem::Problem;
 
@@ -68,9 +69,50 @@ pub(crate) struct Measured {
 pub(crate) struct Samples {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
-    pub(crate) taken: Vec<f64>,
+    /// A turn each. Ratios are taken between the turns of one round.
+    pub(crate) turns: Vec<Vec<f64>>,
     pub(crate) failure: Option<String>,
     pub(crate) absent: bool,
+}
+
+/// What a contender's figure is divided by.
+enum Reference {
+    Contender(&'static str),
+    Limit(f64),
+}
+
+impl Row {
+    /// Its own floor where a target names one, else the first floor, else whatever the targets speak of.
+    fn reference(&self, name: &str) -> Option<Reference> {
+        let is_floor = |name: &str| {
+            self.contenders
+                .iter()
+                .any(|contender| contender.name == name && contender.role == Role::Floor)
+        };
+        let others = || {
+            self.targets.iter().filter_map(|target| match target {
+                Target::TimesAtMost { ours, other, .. }
+                | Target::TimesAtLeast { ours, other, .. } => Some((*ours, *other)),
+                Target::Limit { .. } => None,
+            })
+        };
+        let limit = || {
+            self.targets.iter().find_map(|target| match target {
+                Target::Limit { limit, .. } => Some(Reference::Limit(*limit)),
+                Target::TimesAtMost { .. } | Target::TimesAtLeast { .. } => None,
+            })
+        };
+        others()
+            .find(|(ours, other)| *ours == name && is_floor(other))
+            .map(|(_, other)| other)
+            .or_else(|| {
+                let floor = self.contenders.iter().find(|found| is_floor(found.name));
+                floor.map(|floor| floor.name)
+            })
+            .or_else(|| others().next().map(|(_, other)| other))
+            .map(Reference::Contender)
+            .or_else(limit)
+    }
 }
 
 impl Measured {
@@ -83,7 +125,7 @@ impl Measured {
                 .map(|contender| Samples {
                     name: contender.name,
                     role: contender.role,
-                    taken: Vec::new(),
+                    turns: Vec::new(),
                     failure: None,
                     absent: false,
                 })
@@ -91,92 +133,148 @@ impl Measured {
         }
     }
 
-    /// The figure of a contender, or none when it was not measured.
-    pub(crate) fn figure(&self, name: &str) -> Option<f64> {
-        let found = self
-            .contenders
-            .iter()
-            .find(|contender| contender.name == name)?;
-        found.figure(self.row.statistic)
+    /// What the samples come to: of everybody who was measured, in the order of the table.
+    pub(crate) fn figures(&self, date: &str, machine: &str) -> RowFigures {
+        RowFigures {
+            id: self.row.id.to_owned(),
+            what: self.row.what.to_owned(),
+            unit: self.row.unit.to_owned(),
+            more_is_better: self
+                .row
+                .targets
+                .iter()
+                .any(|target| matches!(target, Target::TimesAtLeast { .. })),
+            date: date.to_owned(),
+            machine: machine.to_owned(),
+            contenders: self
+                .contenders
+                .iter()
+                .filter_map(|contender| self.figures_of(contender))
+                .collect(),
+            targets: self.verdicts(),
+        }
+    }
+
+    fn figures_of(&self, contender: &Samples) -> Option<Figures> {
+        let all = contender.all();
+        let figure = contender.figure(self.row.statistic)?;
+        Some(Figures {
+            name: contender.name.to_owned(),
+            part: match contender.role {
+                Role::Floor => Part::Floor,
+                Role::Ours => Part::Cf,
+                Role::Peer(_) => Part::Peer,
+            },
+            figure,
+            quartiles: figures::quartiles(&all)?,
+            n: all.len(),
+            ratio: match self.row.reference(contender.name) {
+                Some(Reference::Contender(to)) => self.ratio(contender.name, to),
+                Some(Reference::Limit(limit)) => Some(Ratio {
+                    to: None,
+                    times: figure / limit,
+                    spread: 0.0,
+                }),
+                None => None,
+            },
+        })
     }
 
     /// Says of each target whether it was met; none when it could not be told.
-    pub(crate) fn verdicts(&self) -> Vec<(String, Option<bool>)> {
+    fn verdicts(&self) -> Vec<Verdict> {
+        let times = |ours: &'static str, other: &'static str, word: &str, times: f64| {
+            let ratio = self.ratio(ours, other).map(|ratio| ratio.times);
+            let at = match self.row.reference(ours) {
+                Some(Reference::Contender(to)) => self
+                    .ratio(other, to)
+                    .map(|reference| times * reference.times),
+                Some(Reference::Limit(_)) | None => None,
+            };
+            (ours, format!("{ours} {word} {times} × {other}"), at, ratio)
+        };
         self.row
             .targets
             .iter()
-            .map(|target| match *target {
-                Target::TimesAtMost { ours, other, times } => {
-                    let ratio = self.ratio(ours, other);
-                    (
-                        format!("{ours} at most {times} × {other}{}", said(ratio, "×")),
-                        ratio.map(|ratio| ratio <= times),
-                    )
-                }
-                Target::TimesAtLeast { ours, other, times } => {
-                    let ratio = self.ratio(ours, other);
-                    (
-                        format!("{ours} at least {times} × {other}{}", said(ratio, "×")),
-                        ratio.map(|ratio| ratio >= times),
-                    )
-                }
-                Target::Limit { ours, limit } => {
-                    let figure = self.figure(ours);
-                    (
-                        format!(
-                            "{ours} at most {limit} {}{}",
-                            self.row.unit,
-                            said(figure, self.row.unit)
-                        ),
-                        figure.map(|figure| figure <= limit),
-                    )
+            .map(|target| {
+                let (ours, text, at, met) = match *target {
+                    Target::TimesAtMost {
+                        ours,
+                        other,
+                        times: most,
+                    } => {
+                        let (ours, text, at, ratio) = times(ours, other, "at most", most);
+                        (ours, text, at, ratio.map(|ratio| ratio <= most))
+                    }
+                    Target::TimesAtLeast {
+                        ours,
+                        other,
+                        times: least,
+                    } => {
+                        let (ours, text, at, ratio) = times(ours, other, "at least", least);
+                        (ours, text, at, ratio.map(|ratio| ratio >= least))
+                    }
+                    Target::Limit { ours, limit } => {
+                        let at = match self.row.reference(ours) {
+                            Some(Reference::Contender(to)) => {
+                                self.figure(to).map(|figure| limit / figure)
+                            }
+                            Some(Reference::Limit(first)) => Some(limit / first),
+                            None => None,
+                        };
+                        let text = format!("{ours} at most {limit} {}", self.row.unit);
+                        (ours, text, at, self.figure(ours).map(|now| now <= limit))
+                    }
+                };
+                Verdict {
+                    ours: ours.to_owned(),
+                    target: text,
+                    at,
+                    met,
                 }
             })
             .collect()
     }
 
-    fn ratio(&self, ours: &str, other: &str) -> Option<f64> {
-        Some(self.figure(ours)? / self.figure(other)?)
+    fn samples(&self, name: &str) -> Option<&Samples> {
+        self.contenders
+            .iter()
+            .find(|contender| contender.name == name)
+    }
+
+    /// The figure of a contender, or none when it was not measured.
+    fn figure(&self, name: &str) -> Option<f64> {
+        self.samples(name)?.figure(self.row.statistic)
+    }
+
+    fn ratio(&self, name: &str, to: &str) -> Option<Ratio> {
+        let (ours, other) = (self.samples(name)?, self.samples(to)?);
+        let (figure, reference) = (self.figure(name)?, self.figure(to)?);
+        let (times, spread) = match self.row.statistic {
+            Statistic::Median => figures::ratio(&ours.turns, &other.turns)?,
+            // A turn is too short for a percentile of its own.
+            Statistic::P99 => (figure / reference, 0.0),
+        };
+        Some(Ratio {
+            to: Some(to.to_owned()),
+            times,
+            spread,
+        })
     }
 }
 
-fn said(figure: Option<f64>, unit: &str) -> String {
-    figure.map_or_else(
-        || ": not measured".to_owned(),
-        |figure| format!(": {figure:.3} {unit}"),
-    )
-}
-
 impl Samples {
+    pub(crate) fn all(&self) -> Vec<f64> {
+        self.turns.iter().flatten().copied().collect()
+    }
+
     /// The contender's figure, or none when there is no sample or its measuring failed.
-    pub(crate) fn figure(&self, statistic: Statistic) -> Option<f64> {
+    fn figure(&self, statistic: Statistic) -> Option<f64> {
         if self.failure.is_some() {
             return None;
         }
         match statistic {
-            Statistic::Median => quantile(&self.taken, 0.5),
-            Statistic::P99 => quantile(&self.taken, 0.99),
+            Statistic::Median => figures::median(&self.all()),
+            Statistic::P99 => figures::quantile(&self.all(), 0.99),
         }
-    }
-}
-
-/// The quantile of unsorted samples: the smallest that at least that share of them does not exceed.
-pub(crate) fn quantile(samples: &[f64], share: f64) -> Option<f64> {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use test_case::test_case;
-
-    #[test_case(&[], 0.5 => None)]
-    #[test_case(&[3.0, 1.0, 2.0], 0.5 => Some(2.0))]
-    #[test_case(&[1.0, 2.0, 3.0, 4.0], 0.99 => Some(4.0))]
-    fn a_quantile_is_one_of_the_samples(samples: &[f64], share: f64) -> Option<f64> {
-        quantile(samples, share)
     }
 }

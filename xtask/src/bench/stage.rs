@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Instant;
 
+use crate::checks::layers;
 use crate::problem::Problem;
-use crate::repo::{Repo, output};
+use crate::repo::{Repo, on_path, output};
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -21,9 +22,9 @@ pub(crate) struct Sizes {
     pub(crate) store: usize,
     /// The two batches whose cost per task is compared.
     pub(crate) growth: (usize, usize),
-    /// Changes by another process.
+    /// Changes by another process in one turn.
     pub(crate) reactions: usize,
-    /// How long an idle conductor is watched, in seconds.
+    /// How long an idle conductor is watched in one turn, in seconds.
     pub(crate) idle_seconds: u64,
     /// Events that are appended in one turn.
     pub(crate) events: usize,
@@ -35,20 +36,20 @@ const FULL: Sizes = Sizes {
     dispatch: 200,
     store: 10_000,
     growth: (10_000, 100_000),
-    reactions: 300,
-    idle_seconds: 30,
+    reactions: 60,
+    idle_seconds: 15,
     events: 5_000,
-    starts: 20,
+    starts: 5,
 };
 
 const QUICK: Sizes = Sizes {
     dispatch: 60,
     store: 10_000,
     growth: (500, 5_000),
-    reactions: 40,
-    idle_seconds: 6,
+    reactions: 15,
+    idle_seconds: 5,
     events: 1_000,
-    starts: 10,
+    starts: 5,
 };
 
 /// What an agent that does nothing is.
@@ -73,15 +74,39 @@ pub(crate) struct Stage {
     pub(crate) scratch: PathBuf,
     pub(crate) sizes: Sizes,
     measure: PathBuf,
+    peers: PathBuf,
     made: Cell<usize>,
     stores: RefCell<HashMap<usize, Rc<Workspace>>>,
     blocked: RefCell<Option<Rc<Workspace>>>,
-    kept: RefCell<HashMap<&'static str, Vec<f64>>>,
+    round: Cell<usize>,
+    kept: RefCell<HashMap<(&'static str, usize), Vec<f64>>>,
+    /// The crates that `cf` is built from, itself included.
+    pub(crate) crates: usize,
 }
 
 /// A workspace made for measuring. It goes when the last user of it does.
 pub(crate) struct Workspace {
     pub(crate) folder: PathBuf,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.stores.borrow_mut().clear();
+        self.blocked.borrow_mut().take();
+        let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Removes the scratch folders of runs that were ended before they could do so.
+fn remove_old_runs(bench: &Path) {
+    for entry in fs::read_dir(bench).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Some(pid) = name.strip_prefix("run-")
+            && !Path::new("/proc").join(pid).exists()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 impl Drop for Workspace {
@@ -106,30 +131,50 @@ impl Stage {
     pub(crate) fn new(repo: &Repo, quick: bool) -> Result<Self, Problem> {
         let target = repo.target()?;
         let release = target.join("release");
-        let scratch = target.join("bench");
+        let bench = target.join("bench");
+        let scratch = bench.join(format!("run-{}", std::process::id()));
+        remove_old_runs(&bench);
         fs::create_dir_all(scratch.join("home"))?;
         Ok(Self {
             cf: release.join("cf").canonicalize()?,
             floor: release.join("cf-floor"),
             noop: release.join("cf-noop"),
+            peers: bench.join("peers/bin"),
             scratch,
             sizes: if quick { QUICK } else { FULL },
             measure: release.join("examples/measure"),
-            made: Cell::new(std::process::id() as usize * 1000),
+            made: Cell::new(0),
             stores: RefCell::default(),
             blocked: RefCell::default(),
+            round: Cell::new(0),
             kept: RefCell::default(),
+            crates: layers::closure(repo, "cf-cli")?.len() + 1,
         })
     }
 
-    /// Tells whether a peer was installed for the measuring.
+    /// Tells whether a peer is installed, for the measuring or for everybody.
     pub(crate) fn has(&self, program: &str) -> bool {
-        self.peer(program).is_file()
+        on_path(program) || self.peers.join(program).is_file()
     }
 
-    /// Where a peer would be that was installed for the measuring.
-    pub(crate) fn peer(&self, program: &str) -> PathBuf {
-        self.scratch.join("peers/bin").join(program)
+    /// A peer; one that was installed for the measuring before one that is on the PATH.
+    pub(crate) fn peer(&self, program: &str) -> Command {
+        let installed = self.peers.join(program);
+        let mut command = if installed.is_file() {
+            Command::new(installed)
+        } else {
+            Command::new(program)
+        };
+        command
+            .env("HOME", self.scratch.join("home"))
+            .current_dir(&self.scratch)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Says which round it is: what [`Stage::once`] keeps is kept for a round.
+    pub(crate) fn begin_round(&self, round: usize) {
+        self.round.set(round);
     }
 
     /// `cf`, with a home of its own and nothing of the caller's settings.
@@ -193,16 +238,17 @@ impl Stage {
 
     /// The example program that measures passes and events inside a conductor. It makes a workspace in the folder, a
     /// tenth of its tasks blocked, and leaves it there.
-    pub(crate) fn measure(&self, folder: &Path, events: usize) -> Command {
+    pub(crate) fn measure(&self, folder: &Path, tasks: usize, what: &[&str]) -> Command {
         let mut command = Command::new(&self.measure);
         command
             .arg(folder)
-            .args([self.sizes.store.to_string(), events.to_string()])
+            .arg(tasks.to_string())
+            .args(what)
             .stdin(Stdio::null());
         command
     }
 
-    /// Returns the workspace whose tasks are those of [`Stage::measure`], for the floor of the same pass.
+    /// Returns the workspace whose tasks are those of a pass, for the floor of the same pass.
     pub(crate) fn blocked_store(&self) -> Result<Rc<Workspace>, Problem> {
         if let Some(found) = &*self.blocked.borrow() {
             return Ok(Rc::clone(found));
@@ -211,22 +257,43 @@ impl Stage {
         let made = Rc::new(Workspace {
             folder: self.scratch.join(format!("workspace-{}", self.made.get())),
         });
-        output(&mut self.measure(&made.folder, 1))?;
+        output(&mut self.measure(&made.folder, self.sizes.store, &["1"]))?;
         Ok(Rc::clone(self.blocked.borrow_mut().insert(made)))
     }
 
-    /// Measures once what two rows look at from two sides.
+    /// Measures once a round what several rows look at from different sides.
     pub(crate) fn once(
         &self,
         name: &'static str,
         measure: impl FnOnce() -> Result<Vec<f64>, Problem>,
     ) -> Result<Vec<f64>, Problem> {
-        if let Some(kept) = self.kept.borrow().get(name) {
+        let key = (name, self.round.get());
+        if let Some(kept) = self.kept.borrow().get(&key) {
             return Ok(kept.clone());
         }
         let samples = measure()?;
-        self.kept.borrow_mut().insert(name, samples.clone());
+        self.kept.borrow_mut().insert(key, samples.clone());
         Ok(samples)
+    }
+
+    /// Runs a command below a tool that looks at it, in the same place and with the same environment.
+    pub(crate) fn through(tool: &str, options: &[&str], command: &Command) -> Command {
+        let mut through = Command::new(tool);
+        through
+            .args(options)
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::null());
+        if let Some(folder) = command.get_current_dir() {
+            through.current_dir(folder);
+        }
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => through.env(name, value),
+                None => through.env_remove(name),
+            };
+        }
+        through
     }
 
     /// Returns a path in the scratch folder at which nothing is.

@@ -170,7 +170,7 @@ pub(crate) fn closures(repo: &Repo, mode: Mode) -> Result<String, Problem> {
 }
 
 /// Everything that a build of the crate compiles on Linux, by name, without the crate itself.
-fn closure(repo: &Repo, name: &str) -> Result<BTreeSet<String>, Problem> {
+pub(crate) fn closure(repo: &Repo, name: &str) -> Result<BTreeSet<String>, Problem> {
     let tree = output(&mut repo.cargo(&[
         "tree",
         "--package",
