@@ -177,7 +177,6 @@ mod tests {
             ("says", "sleep 30 & echo abc", Some(token("abc"))),
             ("says-no-end", "sleep 30 & printf abc", Some(token("abc"))),
             ("silent", "sleep 30 & exit 0", None),
-            ("chatty", "yes & echo abc", None),
         ] {
             let path = gh(name, &format!("{script}\necho $! >$0.pid"));
             let began = Instant::now();

@@ -29,6 +29,8 @@ const SMALLEST_PAGE: u32 = 5;
 
 /// How many more issues may be listed than GitHub counted.
 const MORE_THAN_TOLD: u64 = 1000;
+/// How often a page that came to nothing without a named reason is taken for too large.
+const GUESSES: u32 = 2;
 /// How many pages in a row may bring nothing new.
 const IDLE_PAGES: u32 = 3;
 
@@ -279,6 +281,7 @@ impl Listing {
 
     /// Sends the request for a page, with fewer issues or without dependencies where the server asks for that.
     async fn page(&mut self, filter: Map<String, Value>) -> Result<Reply, ImportError> {
+        let mut guesses = 0;
         loop {
             let first = self
                 .first
@@ -299,7 +302,11 @@ impl Listing {
             });
             match self.host.query(&query, self.first as usize * 10).await {
                 Ok(reply) => return Ok(reply),
-                Err(Miss::TooMuch { .. }) if self.first > SMALLEST_PAGE => {
+                // A server that says nothing is asked for less only so often: somebody waits.
+                Err(Miss::TooMuch { named, .. })
+                    if self.first > SMALLEST_PAGE && (named || guesses < GUESSES) =>
+                {
+                    guesses += u32::from(!named);
                     self.first = (self.first / 2).max(SMALLEST_PAGE);
                 }
                 Err(Miss::UnknownField(_)) if self.blocked_by => self.blocked_by = false,

@@ -1,20 +1,22 @@
 //! Reads GraphQL replies. Everything may be null or missing, and unknown words make an item unknown; nothing here can
 //! panic on what a server sends.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use cf_core::Repo;
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::item::Item;
 use crate::request::RepoPart;
 
 mod details;
+mod error;
 mod item;
 
 pub(crate) use details::{CommentPage, RawActor, comments_of, details, node};
+use error::Errors;
+pub(crate) use error::GraphqlError;
 pub(crate) use item::{issue_state, pr_state};
 
 /// The most values of a reply that are taken apart: a page of issues with everything has about forty thousand. Within
@@ -32,52 +34,6 @@ pub(crate) struct Reply {
     pub(crate) errors: Vec<GraphqlError>,
     /// The latest time that something in it can have happened at ([`crate::Headers::latest`]).
     pub(crate) latest: Timestamp,
-}
-
-/// One of a reply's errors.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct GraphqlError {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    message: Option<String>,
-    path: Option<Vec<Value>>,
-    extensions: Option<Value>,
-}
-
-impl GraphqlError {
-    /// The type, from either place where GitHub puts it.
-    fn kind(&self) -> &str {
-        self.kind
-            .as_deref()
-            .or_else(|| self.extensions.as_ref()?.get("code")?.as_str())
-            .unwrap_or_default()
-    }
-
-    fn message(&self) -> &str {
-        self.message.as_deref().unwrap_or_default()
-    }
-
-    fn path(&self) -> Vec<&str> {
-        self.path
-            .iter()
-            .flatten()
-            .map(|part| part.as_str().unwrap_or_default())
-            .collect()
-    }
-
-    fn is_missing(&self) -> bool {
-        self.kind() == "NOT_FOUND" || self.message().starts_with("Could not resolve to")
-    }
-
-    fn is_forbidden(&self) -> bool {
-        matches!(self.kind(), "FORBIDDEN" | "INSUFFICIENT_SCOPES")
-            || self
-                .extensions
-                .as_ref()
-                .and_then(|extensions| extensions.get("saml_failure"))
-                .is_some_and(|value| value == &Value::Bool(true))
-    }
 }
 
 /// What a reply as a whole says.
@@ -139,12 +95,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Reply, String> {
     };
     if reply.data.is_none() && reply.errors.is_empty() {
         // A REST-like error body; its message counts as an error.
-        reply.errors.push(GraphqlError {
-            message: whole
-                .remove("message")
-                .and_then(|message| message.as_str().map(str::to_owned)),
-            ..GraphqlError::default()
-        });
+        let message = whole.remove("message");
+        reply.errors.push(GraphqlError::said(message.as_ref()));
     }
     Ok(reply)
 }
@@ -275,36 +227,6 @@ pub(crate) fn items(reply: &mut Reply, parts: &[RepoPart]) -> Vec<RepoReply> {
         .enumerate()
         .map(|(r, part)| repo(&format!("r{r}"), part, &mut data, &errors))
         .collect()
-}
-
-/// A reply's errors by where they are: there may be thousands, and each item is looked up.
-struct Errors<'e> {
-    /// Those of repositories and of their fields, the first of each.
-    at: HashMap<Vec<&'e str>, &'e GraphqlError>,
-    /// The repositories' fields in which, or in a part of which, there is one.
-    within: HashSet<[&'e str; 2]>,
-    latest: Timestamp,
-}
-
-impl<'e> Errors<'e> {
-    fn of(reply: &'e Reply) -> Self {
-        let mut at = HashMap::new();
-        let mut within = HashSet::new();
-        for error in &reply.errors {
-            let path = error.path();
-            if let [repo, field, ..] = path[..] {
-                within.insert([repo, field]);
-            }
-            if path.len() <= 2 {
-                at.entry(path).or_insert(error);
-            }
-        }
-        Self {
-            at,
-            within,
-            latest: reply.latest,
-        }
-    }
 }
 
 fn repo(

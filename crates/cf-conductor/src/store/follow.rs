@@ -350,6 +350,21 @@ impl Reader<'_> {
             .doing("read who set a task ready")
     }
 
+    /// The event with which a tracker's reopening put a task back into the queue last.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn requeued_by_tracker(&self, task: TaskId) -> Result<Option<u64>> {
+        self.conn
+            .prepare_cached(
+                "SELECT seq FROM event WHERE task = ?1 AND type = 'BATCH_TASK_REQUEUED' \
+                 AND json_extract(data, '$.source') = 'github' ORDER BY seq DESC LIMIT 1",
+            )
+            .and_then(|mut s| s.query_row([task.to_string()], |row| row.get(0)).optional())
+            .doing("read who put a task back into the queue")
+    }
+
     /// The cached answers that were stored at or after this time, in milliseconds since 1970, as JSON texts.
     ///
     /// # Errors

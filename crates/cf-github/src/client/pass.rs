@@ -2,7 +2,6 @@
 //! found through issues. Runs under the host's sending lock, one request after the other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 
 use cf_core::Repo;
 use jiff::Timestamp;
@@ -20,6 +19,7 @@ use crate::request::{Query, RepoPart};
 use crate::saved::{Seen, Span, What};
 
 mod details;
+mod keeping;
 mod missing;
 
 /// How often a request that came to nothing without a named reason is taken for too large, in one pass.
@@ -100,45 +100,6 @@ impl Host {
                 }
             }
         }
-    }
-
-    /// Keeps an item that was read, together with what is known through it.
-    fn keep_item(&self, key: &Key, item: impl Into<Arc<Item>>, read_at: Timestamp) {
-        let item: Arc<Item> = item.into();
-        let before = self.cached(key);
-        let known = before.as_deref().and_then(Entry::seen);
-        let seen = Seen {
-            moved: known
-                .is_some_and(|known| known.moved || known.item.updated_at != item.updated_at),
-            found_at: known.and_then(|known| known.found_at),
-            found: known.map(|known| known.found.clone()).unwrap_or_default(),
-            etag: known.and_then(|known| known.etag.clone()),
-            item,
-        };
-        let entry = Entry {
-            read_at,
-            what: What::Is(Box::new(seen)),
-            talk: before.as_ref().and_then(|before| before.talk.clone()),
-        };
-        self.keep(key, entry);
-    }
-
-    fn keep_gone(&self, key: &Key, how: GoneHow, read_at: Timestamp) {
-        let looks = match self.cached(key).as_deref() {
-            Some(Entry {
-                what: What::Gone { looks, .. },
-                ..
-            }) => looks.saturating_add(1),
-            _ => 1,
-        };
-        self.keep(
-            key,
-            Entry {
-                read_at,
-                what: What::Gone { how, looks },
-                talk: None,
-            },
-        );
     }
 }
 

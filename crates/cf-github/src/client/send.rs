@@ -18,13 +18,13 @@ use crate::wire::{Raw, WireError};
 /// Why a query brought no usable reply.
 #[derive(Debug)]
 pub(crate) enum Miss {
-    /// It asked for too much at once. What came all the same is here, and whether GitHub said so or it only looks so.
+    /// It asked for too much at once. What came all the same is here, and whether that is certain or it only looks so.
     TooMuch {
         /// Data for a part of it.
         partial: Option<Reply>,
         /// In words.
         how: String,
-        /// Whether GitHub named a limit of the query.
+        /// Whether GitHub named a limit of the query, or the reply was too long.
         named: bool,
     },
     /// None of it may be read.
@@ -74,7 +74,7 @@ impl Host {
         }
         self.wait_for_floor().await;
         locked(&self.sent).graphql += 1;
-        let too_much = |how: String| {
+        let too_much = |how: String, named: bool| {
             // With so few, the size is not to blame.
             if size <= SMALLEST as usize {
                 Tried::Failed(how, Headers::default())
@@ -82,7 +82,7 @@ impl Host {
                 Tried::Miss(Miss::TooMuch {
                     partial: None,
                     how,
-                    named: false,
+                    named,
                 })
             }
         };
@@ -90,9 +90,8 @@ impl Host {
         *locked(&self.ended) = Some(Instant::now());
         let raw = match sent {
             Ok(raw) => raw,
-            Err(error @ (WireError::TimedOut | WireError::TooLong(_))) => {
-                return too_much(error.to_string());
-            }
+            Err(error @ WireError::TimedOut) => return too_much(error.to_string(), false),
+            Err(error @ WireError::TooLong(_)) => return too_much(error.to_string(), true),
             Err(WireError::Broken(how)) => return Tried::Failed(how, Headers::default()),
         };
         self.note_skew(&raw.headers);
@@ -102,7 +101,7 @@ impl Host {
                 Signal::Failed(how)
                     if matches!(raw.status, 502 | 504) && raw.headers.retry_after.is_none() =>
                 {
-                    too_much(how)
+                    too_much(how, false)
                 }
                 Signal::Failed(how) => Tried::Failed(how, raw.headers),
                 Signal::Answered => {

@@ -1,12 +1,15 @@
 //! Listing the issues of a repository.
 
-use cf_github::{Association, ImportError, ImportedIssue, IssueFilter, IssueStates, Listing};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use cf_github::{
+    Association, ImportError, ImportedIssue, IssueFilter, IssueStates, Limits, Listing, Settings,
+};
 use cf_testkit::github::{Fault, ScriptedGithub};
 use serde_json::{Value, json};
 
-use crate::client;
+use crate::{client, client_with, quick};
 
 async fn all(mut listing: Listing) -> Vec<ImportedIssue> {
     let mut issues = Vec::new();
@@ -329,4 +332,43 @@ fn next() -> u64 {
 /// A cursor that was not there before; the scripted GitHub takes none but numbers.
 fn reply_id() -> String {
     (next() % 100).to_string()
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up() {
+    let server = issues(3);
+    server.fault(
+        "/graphql",
+        Fault::Silence(Duration::from_secs(1)),
+        usize::MAX,
+    );
+    let settings = Settings {
+        limits: Limits {
+            timeout: Duration::from_millis(200),
+            ..Limits::default()
+        },
+        ..quick()
+    };
+    let client = client_with(&server, settings);
+    let mut listing = client
+        .list_issues(
+            "github.com",
+            "o/r".parse().expect("a name"),
+            IssueFilter::default(),
+        )
+        .expect("the host is known");
+    let error = listing.next().await.expect_err("there is no reply");
+    assert!(error.to_string().contains("in time"), "{error}");
+    assert_eq!(server.received().len(), 3);
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_long_is_read_in_smaller_ones() {
+    let server = issues(12);
+    server.fault("/graphql", Fault::Huge(9_000_000), 4);
+    assert_eq!(
+        import(&server, IssueFilter::default()).await,
+        (1..=12).collect::<Vec<_>>()
+    );
+    assert_eq!(server.received().len(), 4 + 2, "six to a page in the end");
 }

@@ -407,3 +407,39 @@ async fn a_reply_of_millions_of_values_is_not_taken_apart() {
         );
     }
 }
+
+#[tokio::test]
+async fn an_answer_that_is_older_than_the_last_one_is_none() {
+    let server = issues(1);
+    server.close("o/r", 1, Some("COMPLETED"));
+    let client = client(&server);
+    let closed = known(&look_one(&client, ask("o/r", 1, NOW)).await)
+        .item
+        .state;
+    let lag = Fault::Edited(|reply| {
+        let item = &mut items(reply)["i1"];
+        item["state"] = json!("OPEN");
+        item["updatedAt"] = json!("2026-01-01T00:00:00Z");
+    });
+    server.fault("/graphql", lag, 3);
+    for _ in 0..3 {
+        let answer = look_one(&client, ask("o/r", 1, NOW)).await;
+        assert!(
+            why(&answer).contains("older than the last one"),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(
+        known(&look_one(&client, ask("o/r", 1, NOW)).await)
+            .item
+            .state,
+        closed
+    );
+    server.reopen("o/r", 1);
+    assert_ne!(
+        known(&look_one(&client, ask("o/r", 1, NOW)).await)
+            .item
+            .state,
+        closed
+    );
+}

@@ -1,7 +1,8 @@
 //! What happens to issues while their tasks wait or run.
 
-use cf_testkit::github::ScriptedGithub;
+use cf_testkit::github::{Fault, ScriptedGithub};
 use cf_testkit::process;
+use serde_json::json;
 use test_case::test_case;
 
 use super::following;
@@ -102,6 +103,45 @@ fn an_issue_that_is_reopened_brings_its_skipped_task_back() {
         .ok()
         .says("[Reconciler] Re-queueing a: issue reopened");
     assert_eq!(ws.status("a"), "DONE");
+}
+
+#[test]
+fn a_closing_that_was_undone_does_not_swing() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let ws = following(&github);
+    ws.add("keep", &waiter("keep"));
+    ws.add("a", &sleeper("a"));
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    let batch = ws.start(["keep", "a", "--max-parallel", "2"]);
+    ws.wait_for_pid("a.pid");
+    let closed = Fault::Edited(|reply| {
+        let item = &mut reply["data"]["r0"]["i12"];
+        item["state"] = json!("CLOSED");
+        item["stateReason"] = json!("COMPLETED");
+        item["closedAt"] = json!("2026-01-01T00:00:00Z");
+    });
+    github.fault("/graphql", closed.clone(), usize::MAX);
+    ws.wait_for_event("BATCH_TASK_SKIPPED", "a");
+    github.heal();
+    ws.wait_for_event("BATCH_TASK_REQUEUED", "a");
+    ws.wait_until("it runs again", || ws.row("a")["phase"] == "running");
+    // The same closing again, as a machine has it that lags behind: it acts no more, however often it is told.
+    for _ in 0..2 {
+        github.fault("/graphql", closed.clone(), 2);
+        github.take_received();
+        ws.wait_until("four looks went by", || github.received().len() >= 4);
+    }
+    assert_eq!(ws.row("a")["phase"], "running");
+    assert_eq!(ws.events_of("BATCH_TASK_SKIPPED", "a").len(), 1);
+    // A closing of its own does.
+    github.close("o/r", 12, Some("COMPLETED"));
+    ws.wait_until("it was skipped again", || {
+        ws.events_of("BATCH_TASK_SKIPPED", "a").len() == 2
+    });
+    ws.touch("keep.go");
+    batch.wait().ok();
+    ws.ended("a", "SKIPPED", "issue closed");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A closing, and whether it may still act: a link's state acts once after a person overruled it.
+//! A closing, and whether it may still act: a link's state acts once after a person overruled it, or it was undone.
 //!
 //! Overruling is a person's READY (other than by an answer), a forced run, and an answer to the question that asks
 //! about the closing. What is closed at that moment is pinned word for word (state, reason, time of closing or
@@ -67,7 +67,7 @@ pub(crate) const fn reason_word(reason: CloseReason) -> Option<&'static str> {
     }
 }
 
-/// The newest overruling of a link's closing. `by_hand` is when a person set the task READY last.
+/// The newest overruling of a link's closing, or its undoing. `by_hand` is when a person set the task READY last.
 pub(crate) fn overruled(
     reader: &Reader<'_>,
     row: &LinkRow,
@@ -85,7 +85,14 @@ pub(crate) fn overruled(
         }
     };
     let forced = row.forced.map(|(at, seq)| (seq, at));
-    Ok([by_hand, answered, forced]
+    // What acted and was undone by a reopening is over. Should it be told again all the same, then by a machine of the
+    // tracker's that does not know yet; a new closing has a time of its own, and acts.
+    let undone = match row.acted {
+        None => None,
+        Some(_) => reader.requeued_by_tracker(row.task)?,
+    };
+    let undone = undone.map(|seq| (seq, Timestamp::MIN));
+    Ok([by_hand, answered, forced, undone]
         .into_iter()
         .flatten()
         .max_by_key(|(seq, _)| *seq))

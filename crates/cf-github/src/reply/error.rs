@@ -1,0 +1,94 @@
+//! The errors of a reply, and where they are in it.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Reply;
+
+/// One of a reply's errors.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GraphqlError {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    message: Option<String>,
+    path: Option<Vec<Value>>,
+    extensions: Option<Value>,
+}
+
+impl GraphqlError {
+    /// An error that is only words, if that.
+    pub(super) fn said(message: Option<&Value>) -> Self {
+        Self {
+            message: message.and_then(Value::as_str).map(str::to_owned),
+            ..Self::default()
+        }
+    }
+
+    /// The type, from either place where GitHub puts it.
+    pub(super) fn kind(&self) -> &str {
+        self.kind
+            .as_deref()
+            .or_else(|| self.extensions.as_ref()?.get("code")?.as_str())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn path(&self) -> Vec<&str> {
+        self.path
+            .iter()
+            .flatten()
+            .map(|part| part.as_str().unwrap_or_default())
+            .collect()
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
+        self.kind() == "NOT_FOUND" || self.message().starts_with("Could not resolve to")
+    }
+
+    pub(super) fn is_forbidden(&self) -> bool {
+        matches!(self.kind(), "FORBIDDEN" | "INSUFFICIENT_SCOPES")
+            || self
+                .extensions
+                .as_ref()
+                .and_then(|extensions| extensions.get("saml_failure"))
+                .is_some_and(|value| value == &Value::Bool(true))
+    }
+}
+
+/// A reply's errors by where they are: there may be thousands, and each item is looked up.
+pub(super) struct Errors<'e> {
+    /// Those of repositories and of their fields, the first of each.
+    pub(super) at: HashMap<Vec<&'e str>, &'e GraphqlError>,
+    /// The repositories' fields in which, or in a part of which, there is one.
+    pub(super) within: HashSet<[&'e str; 2]>,
+    /// The latest time that something in the reply can have happened at.
+    pub(super) latest: Timestamp,
+}
+
+impl<'e> Errors<'e> {
+    pub(super) fn of(reply: &'e Reply) -> Self {
+        let mut at = HashMap::new();
+        let mut within = HashSet::new();
+        for error in &reply.errors {
+            let path = error.path();
+            if let [repo, field, ..] = path[..] {
+                within.insert([repo, field]);
+            }
+            if path.len() <= 2 {
+                at.entry(path).or_insert(error);
+            }
+        }
+        Self {
+            at,
+            within,
+            latest: reply.latest,
+        }
+    }
+}
