@@ -97,6 +97,7 @@ impl Wire {
             // This machine only: no proxy may see the token, and no certificates are needed.
             builder.no_proxy().tls_certs_only(Vec::new())
         } else {
+            check_proxies(|name| std::env::var(name).ok())?;
             builder.https_only(true)
         };
         let client = builder
@@ -201,6 +202,17 @@ impl Wire {
             body,
         })
     }
+}
+
+/// Refuses a proxy that cannot be used: it would be gone around in silence, which nobody meant who set it.
+fn check_proxies(variable: impl Fn(&str) -> Option<String>) -> Result<(), String> {
+    for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        let address = variable(name).filter(|address| !address.is_empty());
+        if address.is_some_and(|address| reqwest::Proxy::https(address).is_err()) {
+            return Err(format!("the address of a proxy in {name} cannot be used"));
+        }
+    }
+    Ok(())
 }
 
 /// Says, once for the process, who does the cryptography of TLS.

@@ -173,3 +173,22 @@ fn no_proxy_goes_around_it() {
     assert!(listener.accept().is_err(), "nobody came to the proxy");
     std::fs::remove_file(file).unwrap();
 }
+
+#[test]
+fn a_proxy_that_cannot_be_used_is_not_gone_around() {
+    for variable in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"] {
+        let (host, authority) = tls_server();
+        let name = format!("cf-github-ca3-{}-{variable}.pem", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, authority).unwrap();
+        let authority = ("SSL_CERT_FILE", file.to_str().unwrap());
+        let text = look(&host, &[(variable, "::garbage::"), authority]);
+        assert!(
+            text.contains(&format!("in {variable} cannot be used")),
+            "{text}"
+        );
+        let text = look(&host, &[(variable, ""), authority]);
+        assert!(text.contains("known: behind TLS"), "{text}");
+        std::fs::remove_file(file).unwrap();
+    }
+}
