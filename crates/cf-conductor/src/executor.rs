@@ -136,6 +136,16 @@ pub enum ExecutorError {
     },
 }
 
+impl ExecutorError {
+    /// Whether this process has as many files open as it may.
+    pub fn is_for_want_of_files(&self) -> bool {
+        let Self::Start { source, .. } = self else {
+            return false;
+        };
+        source.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error())
+    }
+}
+
 /// Runs processes of attempts and tells how they ended. See the module for what an implementation promises.
 ///
 /// It belongs to one task: everything takes `&mut self`, and nothing here is `Send`.

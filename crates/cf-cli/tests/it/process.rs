@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cf_testkit::process;
 
-use crate::{plan_of, sleeper, workspace};
+use crate::{plan_of, sleeper, waiter, workspace};
 
 #[test]
 fn a_loop_in_the_background_is_gone_after_a_stop() {
@@ -277,4 +277,55 @@ fn a_batch_runs_where_the_leader_of_its_session_is_outside_its_pid_namespace() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(ws.status("a"), "DONE");
     assert_eq!(ws.attempts("a")[0]["left_behind"], 1);
+}
+
+#[test]
+fn more_agents_than_the_usual_limit_of_open_files_allows_run_at_once_and_have_that_limit() {
+    let ws = workspace();
+    let keys: Vec<String> = (0..40).map(|n| format!("t{n}")).collect();
+    for key in &keys {
+        let script = format!("ulimit -Sn > {key}.limit; {}", waiter(key));
+        ws.add(key, &script);
+    }
+    let mut words = vec![
+        "work",
+        "batch",
+        "run",
+        "--all-ready",
+        "--max-parallel",
+        "40",
+    ];
+    words.extend(["--kill-grace", "1s"]);
+    let batch = ws.command(words).under_limits("-Sn 50").spawn();
+    for key in &keys {
+        ws.wait_for_pid(&format!("{key}.pid"));
+        assert_eq!(ws.read(&format!("{key}.limit")).trim(), "50", "{key}");
+    }
+    for key in &keys {
+        ws.touch(&format!("{key}.go"));
+    }
+    batch.wait().ok();
+}
+
+#[test]
+fn where_the_limit_of_open_files_is_too_low_it_is_said_and_the_batch_goes_on_with_fewer() {
+    let ws = workspace();
+    for n in 0..40 {
+        ws.add(&format!("t{n}"), "true");
+    }
+    let words = [
+        "work",
+        "batch",
+        "run",
+        "--all-ready",
+        "--max-parallel",
+        "40",
+    ];
+    let ended = ws.command(words).under_limits("-n 40").spawn().wait().ok();
+    let said = ended.text();
+    assert!(
+        said.contains("40 agents at once need up to 184 open files"),
+        "{said}"
+    );
+    assert!(said.contains("--max-parallel"), "{said}");
 }

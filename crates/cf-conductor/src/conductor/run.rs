@@ -6,6 +6,7 @@ mod looks;
 mod trees;
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -47,6 +48,12 @@ const STORE_PAUSE: Duration = Duration::from_millis(200);
 
 /// After how many failed tries, a second apart, a batch without any supervisor gives up.
 const FAILED_STARTS: u32 = 10;
+
+/// How many files a conductor may have open with so many slots. A supervisor takes two pipes, and for a moment those
+/// of its start; one that is adopted takes a pidfd. The others are the database, its log, the watch, GitHub and git.
+const fn files_for(slots: usize) -> u64 {
+    3 * slots as u64 + 64
+}
 
 /// How long others may keep the store busy before that is said.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -244,9 +251,12 @@ impl<'a> Conductor<'a> {
         process::close_on_exec_all();
         process::become_subreaper().map_err(system("become the parent of orphaned processes"))?;
         process::make_undumpable().map_err(system("close this process to others"))?;
+        let files = process::make_room_for_files(files_for(settings.slots()))
+            .map_err(system("raise the limit of open files"))?;
         let executor = LocalExecutor::new(LocalOptions {
             lost_grace: settings.kill_grace,
             subreaper: true,
+            files,
             ..LocalOptions::new(setup.workspace.supervisors())
         })
         .map_err(system("prepare the supervisors"))?;
@@ -935,9 +945,20 @@ impl<'a> Conductor<'a> {
             return Err(error.into());
         }
         if self.failed_starts == 1 {
+            let mut why = crate::chain(&error);
+            if error.is_for_want_of_files() {
+                let slots = self.core.settings.slots();
+                let _ = write!(
+                    why,
+                    "; {slots} agents at once need up to {} open files, and the limit is {}: raise it (`ulimit -Hn`), \
+                     or ask for fewer (--max-parallel)",
+                    files_for(slots),
+                    process::most_files().unwrap_or_default()
+                );
+            }
             self.observer.notice(&Notice::Unavailable {
                 what: "start of an agent".to_owned(),
-                why: crate::chain(&error),
+                why,
             });
         }
         self.short_until = self.core.clock + TICK;

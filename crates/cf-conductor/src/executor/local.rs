@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cf_core::{AttemptId, SupervisorId};
-use rustix::process::Signal;
+use rustix::process::{Rlimit, Signal};
 use tokio::task::JoinSet;
 
 use self::life::Happened;
@@ -49,6 +49,8 @@ pub struct LocalOptions {
     pub jobs_per_supervisor: u32,
     /// Whether this process is a child subreaper, so that orphans of its supervisors come to it.
     pub subreaper: bool,
+    /// How many files supervisors and agents may have open, where this process has raised its own limit.
+    pub files: Option<Rlimit>,
 }
 
 impl LocalOptions {
@@ -61,6 +63,7 @@ impl LocalOptions {
             stop_bound: Duration::from_secs(7),
             jobs_per_supervisor: 1_000,
             subreaper: false,
+            files: None,
         }
     }
 }

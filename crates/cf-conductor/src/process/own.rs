@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, WaitOptions, getpid, getrlimit, set_child_subreaper,
-    set_dumpable_behavior, waitpid,
+    DumpableBehavior, Pid, Resource, Rlimit, WaitOptions, getpid, getrlimit, set_child_subreaper,
+    set_dumpable_behavior, setrlimit, waitpid,
 };
 
 use super::{Stat, children, own_pid, stat};
@@ -78,6 +78,38 @@ pub fn files_are_limited() -> bool {
     getrlimit(Resource::Fsize).current.is_some()
 }
 
+/// Lets this process have so many files open, or as many as the system allows, and returns the limit that it had when
+/// that was lower: it is still the right one for the programs that this process starts, some of which go through all
+/// numbers up to it.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub fn make_room_for_files(wanted: u64) -> io::Result<Option<Rlimit>> {
+    let usual = getrlimit(Resource::Nofile);
+    match raised(usual, wanted) {
+        None => Ok(None),
+        Some(limit) => {
+            setrlimit(Resource::Nofile, limit)?;
+            Ok(Some(usual))
+        }
+    }
+}
+
+/// How many files this process may have open; nothing stands for any number.
+pub fn most_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// The limit under which so many can be open, or as near to it as may be; none where the present one is as good.
+fn raised(usual: Rlimit, wanted: u64) -> Option<Rlimit> {
+    let most = usual.maximum.map_or(wanted, |most| most.min(wanted));
+    usual.current.filter(|now| *now < most).map(|_| Rlimit {
+        current: Some(most),
+        ..usual
+    })
+}
+
 /// Whether somebody holds the lock on a supervisor's file, which is what being alive means: it is released by death
 /// and is seen across pid namespaces. A file that is not there is held by nobody.
 pub fn lock_held(path: &Path) -> bool {
@@ -122,4 +154,27 @@ pub fn reap_adopted(own_children: &[i32]) -> usize {
         .filter_map(|stat| Pid::from_raw(stat.pid))
         .filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(Some(_))))
         .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use test_case::test_case;
+
+    use super::*;
+
+    #[test_case(Some(1_024), Some(4_096), 1_600 => Some(1_600); "as many as are wanted")]
+    #[test_case(Some(1_024), Some(1_200), 1_600 => Some(1_200); "no more than may be")]
+    #[test_case(Some(1_024), None, 1_600 => Some(1_600); "no bound above")]
+    #[test_case(Some(2_000), Some(4_096), 1_600 => None; "enough already")]
+    #[test_case(Some(1_024), Some(1_024), 1_600 => None; "nothing to be had")]
+    #[test_case(None, None, 1_600 => None; "no limit at all")]
+    fn a_limit_is_raised_as_far_as_it_has_to_be(
+        current: Option<u64>,
+        maximum: Option<u64>,
+        wanted: u64,
+    ) -> Option<u64> {
+        let limit = raised(Rlimit { current, maximum }, wanted)?;
+        assert_eq!(limit.maximum, maximum);
+        limit.current
+    }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use cf_core::{AttemptId, SupervisorId};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Signal, pidfd_open, prlimit};
 use tokio::net::unix::pipe::Receiver;
 use uuid::Uuid;
 
@@ -37,6 +37,10 @@ impl LocalExecutor {
             what: exe.display().to_string(),
             source,
         })?;
+        if let (Some(files), Some(pid)) = (self.options.files, slot.own_pid()) {
+            // It has no agent before it is given a job. Where this fails it has ended already.
+            let _ = prlimit(Pid::from_raw(pid), Resource::Nofile, files);
+        }
         self.slots.insert(id, slot);
         self.starting.push_back(id);
         crate::fault::point("supervisor.started");
