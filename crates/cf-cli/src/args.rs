@@ -12,6 +12,7 @@ mod values;
 pub(crate) mod work;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cf_core::TaskRef;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -203,7 +204,10 @@ pub(crate) struct ExplainArgs {
 
 /// `cf events`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct EventsArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<EventsCommand>,
     /// Keep printing events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,
@@ -222,6 +226,41 @@ pub(crate) struct EventsArgs {
         value_parser = values::sequence
     )]
     pub(crate) after: u64,
+    /// Only the newest so many of them
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    pub(crate) last: Option<usize>,
+}
+
+/// `cf events …`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EventsCommand {
+    /// Remove old events that nothing rests on any more
+    #[command(
+        after_help = "Nothing is ever removed by itself. What stays, however old it is: the events of batches that have \
+                            not ended; what people said, set, created and deleted; the actions of sources; the outcome of \
+                            each task in each batch; the newest status and the newest attempt of each task. So status, \
+                            report and explain tell what they told before. It may be done while a batch runs, and be \
+                            cut short: what is gone is gone, and the next call goes on."
+    )]
+    Prune(PruneArgs),
+}
+
+/// `cf events prune`.
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Only events that are older than this, such as 90d
+    #[arg(long, value_name = "D", value_parser = values::value::<Duration>, allow_negative_numbers = true)]
+    pub(crate) older_than: Duration,
+    /// Keep the newest N events, however old they are
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    pub(crate) keep_last: Option<usize>,
+    /// Say what would be removed, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Then write the database anew, so that the file becomes smaller: not while a batch runs, and the disk needs room
+    /// for it twice more
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) shrink: bool,
 }
 
 /// `cf import …`.

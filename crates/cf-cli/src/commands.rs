@@ -59,7 +59,7 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
             BatchCommand::Run(args) => batch::run(&args, console),
             BatchCommand::Resume(args) => batch::resume(&args, console),
             BatchCommand::Status(args) => batch::status(&args, console),
-            BatchCommand::List => batch::list(console),
+            BatchCommand::List(args) => batch::list(&args, console),
             BatchCommand::Follow(args) => batch::follow(&args, console),
             BatchCommand::Report(args) => batch::report(&args, console),
             BatchCommand::Stop(args) => batch::stop(&args, console),

@@ -14,6 +14,9 @@ pub mod history;
 pub mod link;
 pub mod look;
 mod migrate;
+#[cfg(test)]
+mod plans;
+pub mod prune;
 pub mod read_cli;
 mod sql;
 pub mod stop;

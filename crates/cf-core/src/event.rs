@@ -7,6 +7,8 @@ words! {
     pub enum EventType ("event type") {
         /// The workspace was created.
         WorkspaceCreated = "WORKSPACE_CREATED",
+        /// A person removed old events that nothing rests on any more; data: `before`, `older_than_ms`, `keep_last`.
+        EventsPruned = "EVENTS_PRUNED",
         /// A task was created.
         TaskCreated = "TASK_CREATED",
         /// A task's title, description, commands or settings changed.

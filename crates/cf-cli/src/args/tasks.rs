@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cf_core::{TaskKey, TaskRef, TaskStatus};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::values::{key, status, value, variable, whole_number};
+use super::values::{count, key, status, value, variable, whole_number};
 use crate::config::{EngineName, Limit};
 use crate::plan::{LAST_PRIORITY, PlanFormat};
 
@@ -120,6 +120,9 @@ pub(crate) struct ListArgs {
     /// Only tasks with this status; may be given several times
     #[arg(long, value_parser = status, value_name = "S", value_delimiter = ',')]
     pub(crate) status: Vec<TaskStatus>,
+    /// At most so many, those that were added first
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) limit: Option<usize>,
 }
 
 /// `cf tasks show`.

@@ -35,6 +35,11 @@ where
     }
 }
 
+/// Reads how many are to be shown.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    whole_number(text, 1, 1_000_000_000)
+}
+
 /// Reads the number of an event.
 pub(super) fn sequence(text: &str) -> Result<u64, String> {
     text.parse()

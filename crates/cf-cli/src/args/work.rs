@@ -6,7 +6,7 @@ use cf_core::TaskRef;
 use clap::{Args, Subcommand};
 
 use super::run::{RUN_EXAMPLES, ResumeArgs, RunArgs, SettingFlags};
-use super::values::whole_number;
+use super::values::{count, whole_number};
 
 /// `cf work …`.
 #[derive(Debug, Subcommand)]
@@ -42,7 +42,7 @@ pub(crate) enum BatchCommand {
     /// Show a batch: its tasks, and what reconciliation did
     Status(BatchStatusArgs),
     /// List the batches, newest first
-    List,
+    List(BatchListArgs),
     /// Stop a batch
     #[command(
         after_help = "Running agents may end; nothing new starts. With --force they are stopped. The batch ends \
@@ -134,6 +134,14 @@ pub(crate) struct BatchStatusArgs {
     /// Show it anew whenever it changes, until it ends
     #[arg(short, long)]
     pub(crate) watch: bool,
+}
+
+/// `cf work batch list`.
+#[derive(Debug, Args)]
+pub(crate) struct BatchListArgs {
+    /// At most so many, the newest
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) limit: Option<usize>,
 }
 
 /// `cf work batch report`.

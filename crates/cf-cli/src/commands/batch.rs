@@ -20,7 +20,7 @@ use cf_conductor::workspace::Workspace;
 use cf_core::{BatchId, Outcome, Phase, TaskId, TaskLabel, TaskRef, Timestamp};
 
 use super::{Ended, Labels};
-use crate::args::work::{BatchStatusArgs, StopArgs};
+use crate::args::work::{BatchListArgs, BatchStatusArgs, StopArgs};
 use crate::console::screen::rows;
 use crate::console::{self, Console};
 use crate::error::CliError;
@@ -251,12 +251,13 @@ pub(super) fn status(args: &BatchStatusArgs, console: &Console) -> Ended {
 }
 
 /// `cf work batch list`.
-pub(super) fn list(console: &Console) -> Ended {
+pub(super) fn list(args: &BatchListArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
     let batches: Vec<Listed> = store.read(|reader| {
         let batches = reader.batches()?;
         batches
             .into_iter()
+            .take(args.limit.unwrap_or(usize::MAX))
             .map(|batch| listed(reader, &workspace, batch))
             .collect()
     })?;

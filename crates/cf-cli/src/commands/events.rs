@@ -1,5 +1,7 @@
 //! `cf events`: the log of what happened, and what goes on happening.
 
+mod prune;
+
 use std::io::Write;
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use cf_conductor::store::Store;
 use cf_conductor::store::event::{Event, EventFilter};
 
 use super::{Ended, Labels};
-use crate::args::EventsArgs;
+use crate::args::{EventsArgs, EventsCommand};
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::json::EventJson;
@@ -21,6 +23,9 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 const CHUNK: usize = 1_000;
 
 pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
+    if let Some(EventsCommand::Prune(args)) = &args.command {
+        return prune::run(args, console);
+    }
     let (_, store) = workspace::open_to_read()?;
     let (task, batch) = store.read(|reader| {
         Ok((
@@ -34,12 +39,15 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
                 .transpose()?,
         ))
     })?;
-    let filter = EventFilter {
+    let mut filter = EventFilter {
         after: args.after,
         batch,
         task,
         limit: Some(CHUNK),
     };
+    if let Some(last) = args.last {
+        filter.after = store.read(|reader| reader.seq_before_last(&filter, last))?;
+    }
     let mut tail = Tail::new(filter);
     let mut labels = Labels::default();
     let mut out = console::out();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cf_conductor::conductor;
-use cf_conductor::store::task::{Expect, StatusWrite, Task};
+use cf_conductor::store::task::{Expect, StatusWrite, Task, TaskFilter};
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::worktree::{MergeRefused, Merged, Part, Repository};
 use cf_core::{Actor, Graph, TaskId, TaskStatus};
@@ -78,7 +78,7 @@ fn works(reader: &Reader<'_>, actor: &Actor, args: &MergeArgs) -> Result<Vec<Wor
     }
     let mut listed = Vec::new();
     if args.tasks.is_empty() {
-        reader.tasks(&[TaskStatus::Done], |view| {
+        reader.tasks(&TaskFilter::with_status(TaskStatus::Done), |view| {
             listed.push(view.task);
             Ok(())
         })?;

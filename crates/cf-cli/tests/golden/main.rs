@@ -47,6 +47,7 @@ const COMMANDS: &[&str] = &[
     "reconcile",
     "explain",
     "events",
+    "events prune",
     "import",
     "import codeframe",
     "github",

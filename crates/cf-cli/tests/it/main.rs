@@ -23,6 +23,7 @@ mod import_codeframe;
 mod join;
 mod json;
 mod left_behind;
+mod long_log;
 mod man;
 mod next_steps;
 mod plan_and_config;

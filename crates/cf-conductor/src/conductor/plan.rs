@@ -9,7 +9,7 @@ use cf_core::{BatchId, Graph, GraphError, Isolation, TaskId, TaskLabel, TaskStat
 use super::{ConductorError, Goal, Setup, trees};
 use crate::engine::{Engine, EngineName, agents_on_path, find_program};
 use crate::settings::Settings;
-use crate::store::task::Task;
+use crate::store::task::{Task, TaskFilter};
 use crate::store::{Reader, Store};
 use crate::worktree::Base;
 
@@ -111,10 +111,12 @@ fn plan(
                 tasks.push(reader.task(*id)?);
             }
         }
-        Selection::AllReady => reader.tasks(&[TaskStatus::Ready], |view| {
-            tasks.push(view.task);
-            Ok(())
-        })?,
+        Selection::AllReady => {
+            reader.tasks(&TaskFilter::with_status(TaskStatus::Ready), |view| {
+                tasks.push(view.task);
+                Ok(())
+            })?;
+        }
     }
     let edges = reader.edges()?;
     let mut depends_on: HashMap<TaskId, Vec<TaskId>> = HashMap::new();

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use cf_core::{Actor, AttemptId, BatchId, EventType, TaskId, Timestamp};
-use rusqlite::Row;
+use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -180,6 +180,29 @@ pub struct EventFilter {
     pub limit: Option<usize>,
 }
 
+impl EventFilter {
+    /// The condition on batch and task. Each has a plan of its own, so that an index finds the events.
+    const fn scope(&self) -> &'static str {
+        match (self.batch, self.task) {
+            (None, None) => "(?2 IS NULL AND ?3 IS NULL)",
+            (Some(_), None) => "batch = ?2 AND ?3 IS NULL",
+            (None, Some(_)) => "task = ?3 AND ?2 IS NULL",
+            (Some(_), Some(_)) => "batch = ?2 AND task = ?3",
+        }
+    }
+
+    /// What stands for `?1` to `?4`: the number, the batch, the task, and the limit.
+    fn values(&self) -> (u64, Option<String>, Option<String>, i64) {
+        (
+            self.after,
+            self.batch.map(|id| id.to_string()),
+            self.task.map(|id| id.to_string()),
+            self.limit
+                .map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX)),
+        )
+    }
+}
+
 impl Tx<'_> {
     /// Appends an event by this transaction's actor, at its time, and returns its number.
     ///
@@ -237,6 +260,28 @@ impl Reader<'_> {
             .doing("read the event log")
     }
 
+    /// The number after which the filter lets through only its newest `count` events. Its limit does not matter.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn seq_before_last(&self, filter: &EventFilter, count: usize) -> Result<u64> {
+        let scope = filter.scope();
+        let sql = format!(
+            "SELECT seq FROM event WHERE seq > ?1 AND {scope} ORDER BY seq DESC LIMIT 1 OFFSET ?4"
+        );
+        let (after, batch, task, _) = filter.values();
+        let skipped = i64::try_from(count).unwrap_or(i64::MAX);
+        self.conn
+            .prepare_cached(&sql)
+            .and_then(|mut s| {
+                s.query_row((after, batch, task, skipped), |row| row.get(0))
+                    .optional()
+            })
+            .doing("read the event log")
+            .map(|seq| seq.unwrap_or(filter.after))
+    }
+
     /// The events that the filter lets through, oldest first, each handed to `each` as it is read.
     ///
     /// # Errors
@@ -247,23 +292,11 @@ impl Reader<'_> {
         filter: &EventFilter,
         mut each: impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
-        let scope = match (filter.batch, filter.task) {
-            (None, None) => "(?2 IS NULL AND ?3 IS NULL)",
-            (Some(_), None) => "batch = ?2 AND ?3 IS NULL",
-            (None, Some(_)) => "task = ?3 AND ?2 IS NULL",
-            (Some(_), Some(_)) => "batch = ?2 AND task = ?3",
-        };
+        let scope = filter.scope();
         let sql = format!("SELECT * FROM event WHERE seq > ?1 AND {scope} ORDER BY seq LIMIT ?4");
         let mut statement = self.conn.prepare_cached(&sql).doing("read the event log")?;
         let mut rows = statement
-            .query((
-                filter.after,
-                filter.batch.map(|id| id.to_string()),
-                filter.task.map(|id| id.to_string()),
-                filter
-                    .limit
-                    .map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX)),
-            ))
+            .query(filter.values())
             .doing("read the event log")?;
         while let Some(row) = rows.next().doing("read the event log")? {
             each(Event::from_row(row).doing("read an event")?)?;
@@ -280,7 +313,7 @@ impl Reader<'_> {
         let mut statement = self
             .conn
             .prepare_cached(
-                "SELECT * FROM event WHERE seq > ?1 AND type = 'TASK_DELETED' ORDER BY seq",
+                "SELECT * FROM event INDEXED BY event_deletion WHERE seq > ?1 AND type = 'TASK_DELETED' ORDER BY seq",
             )
             .doing("read the event log")?;
         let rows = statement

@@ -11,6 +11,9 @@ use super::sql::parsed;
 use super::worktree::Worktree;
 use super::{Doing as _, Reader, Result};
 
+/// The events of a batch that are about no task of it: a handful, found by an index of their own.
+const WHOLE_BATCH: &str = "SELECT * FROM event INDEXED BY event_whole_batch WHERE batch = ?1 AND task IS NULL ORDER BY seq";
+
 /// A batch and everything that happened in it.
 #[derive(Clone, Debug)]
 pub struct BatchHistory {
@@ -85,10 +88,7 @@ impl Reader<'_> {
 
     fn events_of_whole_batch(&self, id: BatchId) -> Result<Vec<Event>> {
         const DOING: &str = "read the event log";
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT * FROM event WHERE batch = ?1 AND task IS NULL ORDER BY seq")
-            .doing(DOING)?;
+        let mut statement = self.conn.prepare_cached(WHOLE_BATCH).doing(DOING)?;
         let rows = statement
             .query_map([id.to_string()], Event::from_row)
             .doing(DOING)?;

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
-use cf_core::{BatchId, Link, LinkKind, TaskId, TaskStatus};
+use cf_core::{BatchId, Link, LinkKind, TaskId};
 
 use rusqlite::backup::Backup;
 
 use super::batch::BatchTaskView;
 use super::sql::parsed;
+use super::task::TaskFilter;
 use super::{Doing as _, Reader, Result, Store};
 
 /// What a list shows of a task, as it stands in the database.
@@ -44,31 +45,22 @@ impl Store {
 }
 
 impl Reader<'_> {
-    /// Every task that is not deleted and has one of the statuses (all when none is given), in the order in which they
-    /// were added, each handed to `each` as it is read, until that breaks.
+    /// The tasks that the filter lets through, in the order in which they were added, each handed to `each` as it is
+    /// read, until that breaks.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
     pub fn task_lines(
         &self,
-        statuses: &[TaskStatus],
+        filter: &TaskFilter,
         mut each: impl FnMut(TaskLine<'_>) -> ControlFlow<()>,
     ) -> Result<()> {
         const DOING: &str = "read the tasks";
         let open = self.open_blockers_by_text()?;
-        // The words are constants of this program, so they need no parameters.
-        let words: Vec<String> = statuses
-            .iter()
-            .map(|status| format!("'{status}'"))
-            .collect();
-        let filter = if words.is_empty() {
-            String::new()
-        } else {
-            format!(" AND status IN ({})", words.join(","))
-        };
         let sql = format!(
-            "SELECT id, key, status, priority, title FROM task WHERE deleted_at_ms IS NULL{filter} ORDER BY pk"
+            "SELECT id, key, status, priority, title FROM task{}",
+            filter.clause()
         );
         let mut statement = self.conn.prepare(&sql).doing(DOING)?;
         let mut rows = statement.query([]).doing(DOING)?;

@@ -1,6 +1,7 @@
 //! Tasks, their dependencies, and the one function that moves a status.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use cf_core::{
@@ -226,6 +227,48 @@ pub enum Expect {
     Version(u64),
 }
 
+/// Which tasks to read. Deleted ones are never among them.
+#[derive(Clone, Debug, Default)]
+pub struct TaskFilter {
+    /// Only those with one of these statuses; all when none is given.
+    pub statuses: Vec<TaskStatus>,
+    /// At most so many, those that were added first; nothing means all.
+    pub limit: Option<usize>,
+}
+
+impl TaskFilter {
+    /// Those with this status.
+    pub fn with_status(status: TaskStatus) -> Self {
+        Self {
+            statuses: vec![status],
+            limit: None,
+        }
+    }
+
+    /// What follows `FROM task`, in the order in which they were added.
+    pub(super) fn clause(&self) -> String {
+        let mut clause = " WHERE deleted_at_ms IS NULL".to_owned();
+        if !self.statuses.is_empty() {
+            // The words are constants of this program, so they need no parameters.
+            let words: Vec<String> = self.statuses.iter().map(|s| format!("'{s}'")).collect();
+            clause.push_str(" AND status IN (");
+            clause.push_str(&words.join(","));
+            clause.push(')');
+        }
+        clause.push_str(" ORDER BY pk");
+        if let Some(limit) = self.limit {
+            clause.push_str(" LIMIT ");
+            clause.push_str(&limit.to_string());
+        }
+        clause
+    }
+
+    /// Whether every task is meant.
+    pub const fn is_everything(&self) -> bool {
+        self.statuses.is_empty() && self.limit.is_none()
+    }
+}
+
 /// A task together with what lists show beside it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskView {
@@ -304,28 +347,33 @@ impl Reader<'_> {
             .doing("read a task")
     }
 
-    /// Every task that is not deleted and has one of the statuses (all when none is given), in the order in which they
-    /// were added, each handed to `each` as it is read.
+    /// The tasks that the filter lets through, in the order in which they were added, each handed to `each` as it is
+    /// read.
     ///
     /// # Errors
     ///
     /// SQLite refuses, or `each` does.
     pub fn tasks(
         &self,
-        statuses: &[TaskStatus],
+        filter: &TaskFilter,
         mut each: impl FnMut(TaskView) -> Result<()>,
     ) -> Result<()> {
-        let mut edges = self.edges_by_task()?;
+        // Of a part of the tasks each is asked for its own; of all of them all edges are read at once.
+        let mut edges = if filter.is_everything() {
+            Some(self.edges_by_task()?)
+        } else {
+            None
+        };
         let open = self.open_blockers_by_task()?;
-        let sql = format!("{TASK} WHERE deleted_at_ms IS NULL ORDER BY pk");
+        let sql = format!("{TASK}{}", filter.clause());
         let mut statement = self.conn.prepare_cached(&sql).doing("read the tasks")?;
         let mut rows = statement.query([]).doing("read the tasks")?;
         while let Some(row) = rows.next().doing("read the tasks")? {
             let task = Task::from_row(row).doing("read a task")?;
-            if !statuses.is_empty() && !statuses.contains(&task.status) {
-                continue;
-            }
-            let depends_on = edges.remove(&task.id).unwrap_or_default();
+            let depends_on = match &mut edges {
+                Some(edges) => edges.remove(&task.id).unwrap_or_default(),
+                None => self.depends_on(task.id)?,
+            };
             let open_blockers = open.get(&task.id).copied().unwrap_or(0);
             each(TaskView {
                 task,
@@ -815,24 +863,32 @@ impl Tx<'_> {
     }
 
     /// The chain of dependencies that leads from one task to another, both included, if there is one.
+    ///
+    /// It is looked for from both ends in turn, and ends with the end that is exhausted first: at the end of a chain of
+    /// a hundred thousand tasks a new one costs no more than at its beginning, since nothing depends on it.
     fn path_between(&self, from: TaskId, to: TaskId) -> Result<Option<Vec<TaskId>>> {
-        let mut came_from: BTreeMap<TaskId, TaskId> = BTreeMap::new();
-        let mut to_visit = vec![from];
-        while let Some(at) = to_visit.pop() {
-            if at == to {
-                let mut path = vec![at];
-                let mut step = at;
-                while let Some(previous) = came_from.get(&step) {
-                    path.push(*previous);
-                    step = *previous;
-                }
-                path.reverse();
-                return Ok(Some(path));
-            }
-            for next in self.reader().depends_on(at)? {
-                if next != from && !came_from.contains_key(&next) {
-                    came_from.insert(next, at);
+        let reader = self.reader();
+        // For each task that was found the one from which it was, on its own side.
+        let mut onward = BTreeMap::from([(from, from)]);
+        let mut back = BTreeMap::from([(to, to)]);
+        let (mut to_visit, mut to_visit_back) = (vec![from], vec![to]);
+        while let (Some(at), Some(at_back)) = (to_visit.pop(), to_visit_back.pop()) {
+            for next in reader.depends_on(at)? {
+                if let Entry::Vacant(place) = onward.entry(next) {
+                    place.insert(at);
                     to_visit.push(next);
+                    if back.contains_key(&next) {
+                        return Ok(Some(joined(&onward, &back, next)));
+                    }
+                }
+            }
+            for next in reader.dependents(at_back)? {
+                if let Entry::Vacant(place) = back.entry(next) {
+                    place.insert(at_back);
+                    to_visit_back.push(next);
+                    if onward.contains_key(&next) {
+                        return Ok(Some(joined(&onward, &back, next)));
+                    }
                 }
             }
         }
@@ -926,6 +982,22 @@ impl Tx<'_> {
             .map(|id| self.reader().label(*id).map(|label| label.to_string()))
             .collect()
     }
+}
+
+/// The path through a task that was found from both ends: each map leads towards its own end, which leads to itself.
+fn joined(
+    onward: &BTreeMap<TaskId, TaskId>,
+    back: &BTreeMap<TaskId, TaskId>,
+    middle: TaskId,
+) -> Vec<TaskId> {
+    let towards = |ends: &BTreeMap<TaskId, TaskId>| {
+        let next = |at: &TaskId| ends.get(at).copied().filter(|next| next != at);
+        std::iter::successors(Some(middle), next).collect::<Vec<_>>()
+    };
+    let mut path = towards(onward);
+    path.reverse();
+    path.extend(towards(back).into_iter().skip(1));
+    path
 }
 
 fn refuse_impossible(title: &str, run: Option<&str>, engine: Option<&str>) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use cf_conductor::store::task::{Task, TaskEdit, TaskSpec};
+use cf_conductor::store::task::{Task, TaskEdit, TaskFilter, TaskSpec};
 use cf_conductor::store::{Reader, StoreError, Tx};
 use cf_conductor::workspace::Workspace;
 use cf_core::{TaskId, TaskRef};
@@ -224,7 +224,7 @@ fn exported(
     format: ExportFormat,
 ) -> Result<(Vec<u8>, usize), StoreError> {
     let mut views = Vec::new();
-    reader.tasks(&[], |view| {
+    reader.tasks(&TaskFilter::default(), |view| {
         if chosen.is_empty() || chosen.contains(&view.task.id) {
             views.push((spec(&view.task), view));
         }

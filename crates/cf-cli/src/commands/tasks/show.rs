@@ -7,6 +7,7 @@ use cf_conductor::heard;
 use cf_conductor::store::Store;
 use cf_conductor::store::event::EventFilter;
 use cf_conductor::store::read_cli::TaskLine;
+use cf_conductor::store::task::TaskFilter;
 
 use super::super::{Ended, Labels, find_task};
 use crate::args::tasks::{GraphArgs, ListArgs, ShowArgs};
@@ -29,7 +30,7 @@ pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
     } else if console.width.is_some() || console.is_styled() {
         let mut table = task::table();
         store.read(|reader| {
-            reader.tasks(&args.status, |view| {
+            reader.tasks(&filter(args), |view| {
                 task::add_row(&mut table, &view.task, view.open_blockers);
                 Ok(())
             })
@@ -42,12 +43,19 @@ pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
     Ok(0)
 }
 
+fn filter(args: &ListArgs) -> TaskFilter {
+    TaskFilter {
+        statuses: args.status.clone(),
+        limit: args.limit,
+    }
+}
+
 /// The same lines as those of the table without styles, written as the rows are read: a list of ten thousand is read by
 /// other programs again and again.
 fn list_lines(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
     let mut written = writeln!(out, "{}", task::HEADINGS.join("\t"));
     store.read(|reader| {
-        reader.task_lines(&args.status, |line| {
+        reader.task_lines(&filter(args), |line| {
             written = write_line(out, &line);
             match &written {
                 Ok(()) => ControlFlow::Continue(()),
@@ -84,10 +92,19 @@ fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(),
     let mut written = Ok(());
     let mut lead = "[";
     store.read(|reader| {
-        let links = reader.links_by_task()?;
-        reader.tasks(&args.status, |view| {
-            let own = links.get(&view.task.id).map_or(&[][..], Vec::as_slice);
-            let shape = TaskJson::new(&view.task, &view.depends_on, own, view.open_blockers);
+        let filter = filter(args);
+        // Of a part of the tasks each is asked for its own; of all of them all links are read at once.
+        let mut links = if filter.is_everything() {
+            Some(reader.links_by_task()?)
+        } else {
+            None
+        };
+        reader.tasks(&filter, |view| {
+            let own = match &mut links {
+                Some(links) => links.remove(&view.task.id).unwrap_or_default(),
+                None => reader.links(view.task.id)?,
+            };
+            let shape = TaskJson::new(&view.task, &view.depends_on, &own, view.open_blockers);
             if written.is_ok() {
                 written = out.write_all(lead.as_bytes()).and_then(|()| {
                     serde_json::to_writer(&mut *out, &shape).map_err(io::Error::from)
@@ -183,7 +200,7 @@ pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
     let mut nodes = Vec::new();
     store.read(|reader| {
-        reader.tasks(&[], |view| {
+        reader.tasks(&TaskFilter::default(), |view| {
             nodes.push(Node {
                 id: view.task.id,
                 label: view.task.label().to_string(),
