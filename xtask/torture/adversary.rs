@@ -36,6 +36,8 @@ pub(crate) struct Adversary<'a> {
     /// Processes that were stopped, and when each is let go on.
     stopped: Vec<(Instant, u32)>,
     disk_full_until: Option<Instant>,
+    /// Whether the log is pruned in this round: in most it stays whole, so that all of it can be judged.
+    prunes: bool,
     pub(crate) said: Vec<Said>,
     pub(crate) did: Vec<String>,
     pub(crate) faults: Vec<String>,
@@ -48,7 +50,9 @@ impl<'a> Adversary<'a> {
         github: Option<&'a ScriptedGithub>,
         keys: Vec<String>,
     ) -> Self {
+        let prunes = rng.once_in(3);
         Self {
+            prunes,
             rng,
             ground,
             github,
@@ -203,7 +207,7 @@ impl<'a> Adversary<'a> {
         if conductor.is_none() && self.rng.once_in(2) {
             return self.go_on();
         }
-        match self.rng.within(0, 34) {
+        match self.rng.within(0, 35) {
             0 | 1 => {
                 if let Some(pid) = conductor {
                     self.say(format!("kill -9 conductor {pid}"));
@@ -248,6 +252,7 @@ impl<'a> Adversary<'a> {
             }
             30 => self.stop_by_name()?,
             31 => self.lose_a_file(),
+            32 if self.prunes => self.prune()?,
             _ => self.of_one_task(&["tasks", "depend", "?", "??"])?,
         }
         Ok(())

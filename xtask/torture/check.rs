@@ -196,7 +196,7 @@ fn of_the_books(
                 began.contains(&attempt.id)
             ));
         }
-        if attempt.success && !replay.settled.contains(&attempt.id) {
+        if attempt.success && !replay.settled.contains(&attempt.id) && replay.ended(&attempt.id) {
             faults.push(format!(
                 "the result of attempt {} of {} was neither applied nor kept as stale",
                 attempt.id, attempt.task

@@ -33,6 +33,10 @@ pub(crate) struct Replay {
     pub(crate) settled: BTreeSet<String>,
     /// What cannot have happened.
     pub(crate) faults: Vec<String>,
+    /// Below this number the log was pruned: what is left there tells where things stood, and not how they came to it.
+    horizon: i64,
+    /// Attempts of whose end the log tells, where it is whole.
+    ended: BTreeSet<String>,
 }
 
 struct Event {
@@ -54,7 +58,14 @@ impl Event {
 impl Replay {
     /// Reads the whole log.
     pub(crate) fn of(store: &Connection) -> rusqlite::Result<Self> {
-        let mut replay = Self::default();
+        let mut replay = Self {
+            horizon: store.query_row(
+                "SELECT coalesce(max(seq), 0) FROM event_horizon",
+                [],
+                |row| row.get(0),
+            )?,
+            ..Self::default()
+        };
         let mut statement = store.prepare(
             "SELECT seq, type, task, batch, attempt, actor, data FROM event ORDER BY seq",
         )?;
@@ -75,7 +86,15 @@ impl Replay {
         Ok(replay)
     }
 
+    /// Whether the log tells of an attempt's end, with everything that came of it.
+    pub(crate) fn ended(&self, attempt: &str) -> bool {
+        self.horizon == 0 || self.ended.contains(attempt)
+    }
+
     fn fault(&mut self, event: &Event, what: &str) {
+        if event.seq < self.horizon {
+            return;
+        }
         self.faults.push(format!(
             "event {} {} of task {}: {what}",
             event.seq,
@@ -125,6 +144,8 @@ impl Replay {
                 task.ever.insert(task.status.clone());
                 task.version = version;
                 task.by.clone_from(&event.actor);
+                // What asked for more may be gone from the log, but not the status that came of it.
+                task.done &= event.seq >= self.horizon || task.status == "DONE";
             }
             "TASK_DELETED" => {
                 task.deleted = true;
@@ -147,6 +168,9 @@ impl Replay {
                     wrong = Some(format!("{:?} was the one that ran", task.open));
                 }
                 task.last.clone_from(&event.attempt);
+                if event.seq >= self.horizon {
+                    self.ended.extend(event.attempt.clone());
+                }
                 if event.text("end") != "unclean" {
                     task.open = None;
                 }
@@ -251,6 +275,7 @@ mod tests {
                 "CREATE TABLE event (seq INTEGER PRIMARY KEY, type, task, batch, attempt, actor, data);
                  CREATE TABLE task (id, status, version, deleted_at_ms, status_by);
                  CREATE TABLE batch_task (batch, task, outcome);
+                 CREATE TABLE event_horizon (seq);
                  INSERT INTO task VALUES ('t', 'DONE', 3, NULL, 'batch:b');",
             )
             .unwrap();
@@ -300,6 +325,29 @@ mod tests {
         let shorter = store(&LIFE[..4]);
         let replay = Replay::of(&shorter).unwrap();
         assert_eq!(replay.differences(&shorter).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn where_the_log_was_pruned_only_what_it_still_says_must_be_so() {
+        // The claim, the start and the end of the attempt are gone.
+        let store = store(&[LIFE[0], LIFE[4], LIFE[5]]);
+        assert_eq!(Replay::of(&store).unwrap().faults.len(), 1);
+        store
+            .execute("INSERT INTO event_horizon VALUES (4)", [])
+            .unwrap();
+        let replay = Replay::of(&store).unwrap();
+        assert!(replay.faults.is_empty(), "{:?}", replay.faults);
+        assert!(replay.differences(&store).unwrap().is_empty());
+        assert!(!replay.ended("a"));
+        store
+            .execute("DELETE FROM event WHERE seq = 2", [])
+            .unwrap();
+        let replay = Replay::of(&store).unwrap();
+        assert_eq!(
+            replay.differences(&store).unwrap().len(),
+            1,
+            "the newest status must stay"
+        );
     }
 
     #[test]

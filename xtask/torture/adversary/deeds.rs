@@ -50,6 +50,16 @@ impl Adversary<'_> {
         conductor.into_iter().for_each(process::kill9);
     }
 
+    /// Shortens the log as far as it can be, and perhaps dies of it.
+    pub(super) fn prune(&mut self) -> Result<(), String> {
+        self.aside(&["events", "prune", "--older-than", "0"], None)?;
+        if self.rng.once_in(3) {
+            sleep(Duration::from_millis(self.rng.within(0, 60)));
+            self.kill_the_last_command();
+        }
+        Ok(())
+    }
+
     /// The file of a supervisor is gone, as after an agent's careless `rm`.
     pub(super) fn lose_a_file(&mut self) {
         let files: Vec<_> = fs::read_dir(self.ground.root.join(".cf/supervisors"))
