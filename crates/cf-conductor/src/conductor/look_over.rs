@@ -6,6 +6,7 @@ use cf_reconcile::{AskGrace, Believed, Merged};
 use super::{ConductorError, Setup};
 use crate::source::Asked;
 use crate::store::Store;
+use crate::store::batch::BatchTask;
 
 /// What the sources say about the tasks of one batch.
 #[derive(Clone, Debug)]
@@ -49,10 +50,20 @@ pub fn look_over(
         let mut list = Vec::new();
         for batch in reader.unfinished_batches()? {
             let mut asked = Vec::new();
-            for row in reader.batch_tasks(batch.id)? {
-                if only.is_some_and(|only| !only.contains(&row.task)) {
-                    continue;
+            // A few tasks are looked up each, whatever the size of the batch.
+            let rows = match only {
+                None => reader.batch_tasks(batch.id)?,
+                Some(only) => {
+                    let rows = only.iter().map(|task| reader.batch_task(batch.id, *task));
+                    let mut rows: Vec<BatchTask> = rows
+                        .filter_map(Result::transpose)
+                        .collect::<Result<_, _>>()?;
+                    rows.sort_by_key(|row| row.position);
+                    rows.dedup_by_key(|row| row.position);
+                    rows
                 }
+            };
+            for row in rows {
                 let Some(believed) = Believed::from_row(row.phase, row.outcome) else {
                     continue;
                 };
