@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask test`, `test-integration`, `ci`, `bench`, `torture` and `fuzz`.
+//! The project's own chores: `cargo xtask test`, `test-integration`, `ci`, `bench`, `scale`, `torture` and `fuzz`.
 //!
 //! Every check is one named function that answers with one line, or with a problem and a hint. Nothing here is part of
 //! the product, and nothing in the product knows of it.
@@ -14,6 +14,7 @@ mod keeper;
 mod problem;
 mod readme;
 mod repo;
+mod scale;
 mod test;
 mod torture;
 
@@ -36,6 +37,8 @@ usage: cargo xtask CHORE [OPTIONS]
                                     measures cf beside its floors and peers, as ratios within one run, and compares
                                     with the committed figures; --with-peers installs peers, --record commits to the
                                     new figures, --draw draws those that are committed once more
+  scale [--tasks N] [--events N] [--batch N] [--rounds N] [--seed S] [--keep DIR]
+                                    measures how each command grows from a tenth of a large workspace to the whole
   torture [--minutes N] [--seed S] [--round K] [--points [TEXT]]
                                     kills, stops and starves real batches at random and looks from outside what became
                                     of them; --points lets cf die once at every named point instead
@@ -68,6 +71,11 @@ fn main() -> ExitCode {
             bench::run(&repo, &options, words)
         }
         Some("keep") => keeper::keep(&args.words().collect::<Vec<_>>()),
+        Some("scale") => {
+            let options = scale::Options::from_args(&mut args)?;
+            args.finish()?;
+            scale::run(&repo, &options)
+        }
         Some("torture") => {
             let options = torture::Options::from_args(&mut args)?;
             args.finish()?;

@@ -17,7 +17,7 @@ pub(crate) fn unused(repo: &Repo, _: Mode) -> Result<String, Problem> {
     for package in repo.packages()? {
         let mut product = String::new();
         read_sources(&package.folder.join("src"), &mut product)?;
-        for folder in ["floor", "torture"] {
+        for folder in ["floor", "scale", "torture"] {
             read_sources(&package.folder.join(folder), &mut product)?;
         }
         product.push_str(&fs::read_to_string(package.folder.join("build.rs")).unwrap_or_default());
