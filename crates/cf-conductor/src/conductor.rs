@@ -6,6 +6,7 @@
 //! whole, nothing has happened: the schedule is read from the store again, as after a crash.
 
 mod apply;
+mod begin;
 mod context;
 mod end;
 mod gate;

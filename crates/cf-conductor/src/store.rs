@@ -562,6 +562,8 @@ impl Store {
             appended: Vec::new(),
         };
         let value = work(&mut tx)?;
+        #[cfg(test)]
+        may_be_used()?;
         let appended = std::mem::take(&mut tx.appended);
         inner.commit().doing("commit")?;
         crate::fault::committed(&appended);
@@ -579,6 +581,8 @@ impl Store {
     /// What `work` or SQLite says.
     pub fn read<T>(&self, work: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
         let tx = self.conn.unchecked_transaction().doing("begin reading")?;
+        #[cfg(test)]
+        may_be_used()?;
         let value = work(&Reader { conn: &tx })?;
         tx.finish().doing("end reading")?;
         Ok(value)
@@ -615,6 +619,19 @@ impl Tx<'_> {
 /// The current time in whole milliseconds, which is what the store keeps.
 pub fn now() -> Timestamp {
     crate::ambient::now()
+}
+
+/// Refuses where the simulation wants it, as a disk does that is full.
+#[cfg(test)]
+fn may_be_used() -> Result<()> {
+    if !crate::ambient::simulated::is_refused() {
+        return Ok(());
+    }
+    let code = rusqlite::ffi::Error {
+        code: rusqlite::ErrorCode::DiskFull,
+        extended_code: 13,
+    };
+    Err(rusqlite::Error::SqliteFailure(code, None)).doing("be simulated")
 }
 
 fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {

@@ -198,7 +198,7 @@ pub fn check_resume(
         let goal = Goal::Resume(Box::new(settings.clone()), force);
         let mut tasks = Vec::new();
         for row in reader.batch_tasks(batch)? {
-            if super::run::is_taken_up(reader, &row, &goal, force)?
+            if super::begin::is_taken_up(reader, &row, &goal, force)?
                 && !reader.has_open_attempt(row.task)?
             {
                 tasks.push(row.task);

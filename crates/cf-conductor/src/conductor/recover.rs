@@ -12,7 +12,7 @@
 
 pub(super) mod files;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use cf_core::{AttemptEnd, AttemptId, BatchId, Ending, Phase, TaskId, TaskStatus};
 use cf_reconcile::FailureCause;
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 
 use super::Setup;
 use super::launch::log_path;
+use super::rows;
 use super::session;
 use super::settle::Judged;
 use super::turn::{Core, Running};
@@ -104,10 +105,7 @@ impl Core {
         reader: &Reader<'_>,
         own: &dyn Fn(AttemptId) -> Option<u32>,
     ) -> Result<Vec<Attempt>> {
-        self.running.clear();
-        self.by_attempt.clear();
-        self.unclean.clear();
-        self.recalled = true;
+        let (mut running, mut unclean) = (HashMap::new(), BTreeSet::new());
         let mut open = Vec::new();
         for attempt in reader
             .open_attempts()?
@@ -115,23 +113,51 @@ impl Core {
             .filter(|attempt| attempt.batch == self.batch)
         {
             if attempt.end.is_some() {
-                self.unclean.insert(attempt.id);
+                unclean.insert(attempt.id);
                 continue;
             }
-            let entry = running(reader, &attempt, self.batch, &self.rules, own(attempt.id))?;
-            self.by_attempt.insert(attempt.id, attempt.task);
-            self.running.insert(attempt.task, entry);
+            let jobs = own(attempt.id);
+            let entry = self::running(reader, &attempt, self.batch, &self.rules, jobs)?;
+            running.insert(attempt.task, entry);
             open.push(attempt);
         }
+        // Only now: what is heard of an attempt while the store cannot be read must find the attempt.
+        self.by_attempt = open
+            .iter()
+            .map(|attempt| (attempt.id, attempt.task))
+            .collect();
+        (self.running, self.unclean) = (running, unclean);
+        self.recalled = true;
         Ok(open)
     }
 
     /// Takes over the attempt of a batch whose conductor is gone, for a task of this batch that is queued or held: from
-    /// now on it is this batch's own.
+    /// now on it is this batch's own. Returns what was stored, or nothing when somebody has settled it meanwhile.
     ///
     /// Of a task outside the batch, or finished in it, only the claim is taken over; its attempt's end makes it what it
     /// is.
-    pub(super) fn take_over(&mut self, tx: &mut Tx<'_>, attempt: &Attempt) -> Result<()> {
+    pub(super) fn take_over(
+        &mut self,
+        store: &mut Store,
+        attempt: &Attempt,
+    ) -> Result<Option<Vec<Event>>> {
+        let (taken, events) = self.write(store, Durability::Full, |core, tx| {
+            let again = tx.reader().attempt(attempt.id)?;
+            // Whoever was quicker may have settled it, or begun its verification under a supervisor that lives.
+            let is_as_seen = again.open
+                && (again.batch, &again.supervisor, again.stage)
+                    == (attempt.batch, &attempt.supervisor, attempt.stage);
+            if !is_as_seen {
+                return Ok(false);
+            }
+            core.take_in_hand(tx, attempt)?;
+            rows::store(core, tx)?;
+            Ok(true)
+        })?;
+        Ok(taken.then_some(events))
+    }
+
+    fn take_in_hand(&mut self, tx: &mut Tx<'_>, attempt: &Attempt) -> Result<()> {
         tx.move_attempt(attempt, self.batch)?;
         let entry = running(&tx.reader(), attempt, self.batch, &self.rules, None)?;
         self.by_attempt.insert(attempt.id, attempt.task);
@@ -166,16 +192,15 @@ impl Core {
         if gone.is_empty() {
             return Ok(Vec::new());
         }
-        let by = self.actor();
-        let (tasks, events) = store.write_as(&by, Durability::Full, |tx| close(tx, &gone))?;
-        for attempt in &gone {
-            self.unclean.remove(&attempt.id);
-        }
-        store.read(|reader| {
-            for &task in &tasks {
-                self.claim_ended(reader, task)?;
+        let (tasks, events) = self.write(store, Durability::Full, |core, tx| {
+            let tasks = close(tx, &gone)?;
+            for attempt in &gone {
+                core.unclean.remove(&attempt.id);
             }
-            Ok(())
+            for &task in &tasks {
+                core.claim_ended(&tx.reader(), task)?;
+            }
+            Ok(tasks)
         })?;
         self.relook.extend(tasks);
         Ok(events)

@@ -12,33 +12,29 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cf_core::{Actor, AttemptId, BatchId, TaskId};
-use cf_reconcile::{Reason, ReconcileAction};
+use cf_reconcile::ReconcileAction;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::launch::{self, Launch};
 use super::plan::Plan;
 use super::settle::Judged;
-use super::take_up::{self, Again};
+use super::take_up::Again;
 use super::turn::{AtGate, Core, News};
 use looks::{Arrival, Follower, next_arrival};
 use trees::{Done, Trees, next_done};
 
-use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover, rows};
+use super::begin::TICK;
+use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover};
 use crate::executor::{Adopted, Executor, ExecutorError, Fate, LocalExecutor, LocalOptions, Note};
 use crate::fault;
 use crate::hooks::Hooked;
 use crate::process;
-use crate::schedule::Mode;
 use crate::settings::Settings;
-use crate::store::batch::{Batch, BatchTask, Stop};
+use crate::store::batch::{Batch, Stop};
 use crate::store::event::Event;
-use crate::store::{Durability, Reader, Store, StoreError, Tx, now};
+use crate::store::{Durability, Store, StoreError};
 use crate::wake::Watch;
 use crate::workspace::BatchLock;
-
-/// The longest time between two looks when nothing wakes the loop: a writer that died between its commit and its poke
-/// is noticed then.
-const TICK: Duration = Duration::from_secs(1);
 
 /// The same where the system tells of no changes.
 const POLL: Duration = Duration::from_millis(100);
@@ -209,8 +205,6 @@ struct Conductor<'a> {
     /// A signal asked for a stop that could not be stored yet.
     stop_to_store: bool,
     stop_sent: bool,
-    /// The schedule believes what was never stored, and must be read again before anything is decided.
-    must_reload: bool,
     last_instant: Instant,
     next_tick: Option<Instant>,
     signals_seen: u32,
@@ -302,7 +296,6 @@ impl<'a> Conductor<'a> {
             ticked: true,
             stop_to_store: false,
             stop_sent: false,
-            must_reload: false,
             last_instant: Instant::now(),
             next_tick: None,
             signals_seen: 0,
@@ -328,19 +321,10 @@ impl<'a> Conductor<'a> {
         again: Again,
         base: Option<&str>,
     ) -> Result<(), ConductorError> {
-        let (batch, settings) = (self.core.batch, self.core.settings.clone());
-        let core = &mut self.core;
         let ((), events) = self
-            .store
-            .write_as(&Actor::Batch(batch), Durability::Full, |tx| {
-                tx.insert_batch(batch, &settings, tasks)?;
-                if let Some(base) = base {
-                    tx.set_batch_base(batch, base)?;
-                }
-                let mut taken = tx.reader().batch_tasks(batch)?;
-                take_up::take_up(tx, batch, &mut taken, again)?;
-                force_links(tx, &taken, again)?;
-                core.take_in(tx, &taken)
+            .core
+            .write(&mut self.store, Durability::Full, |core, tx| {
+                core.begin(tx, tasks, again, base)
             })?;
         self.observer.events(&events);
         Ok(())
@@ -348,86 +332,22 @@ impl<'a> Conductor<'a> {
 
     /// Takes up a batch that exists: finds what its attempts have come to, and what is left to do.
     fn pick_up(&mut self, stored: &Batch, goal: &Goal) -> Result<(), ConductorError> {
-        let (batch, settings) = (self.core.batch, self.core.settings.clone());
-        if let Goal::Pass(Some(only)) = goal {
-            self.core.only = Some(only.iter().copied().collect());
-        }
-        let base = match goal {
-            Goal::Resume(..) if settings.isolation == cf_core::Isolation::Worktree => {
-                let mut base = self.store.read(|reader| reader.batch_base(batch))?;
-                if base.is_none() {
-                    let repository = self.trees.repository(self.setup, &settings)?;
-                    base = Some(repository.base()?.commit);
-                }
-                base
+        let batch = self.core.batch;
+        let mut base = None;
+        if self.core.needs_base(goal) {
+            base = self.store.read(|reader| reader.batch_base(batch))?;
+            if base.is_none() {
+                let settings = self.core.settings.clone();
+                let repository = self.trees.repository(self.setup, &settings)?;
+                base = Some(repository.base()?.commit);
             }
-            _ => None,
-        };
-        let core = &mut self.core;
-        let mut open = Vec::new();
-        let ((), events) = self
-            .store
-            .write_as(&Actor::Batch(batch), Durability::Full, |tx| {
-                open = core.recall(&tx.reader(), &|_| None)?;
-                open.retain(|attempt| core.is_in_hand(attempt.task));
-                let again = matches!(goal, Goal::Resume(_, true));
-                if matches!(goal, Goal::Resume(..)) {
-                    tx.reopen_batch(batch, &settings)?;
-                    if let Some(base) = &base {
-                        tx.set_batch_base(batch, base)?;
-                    }
-                }
-                let mut taken: Vec<BatchTask> = Vec::new();
-                for row in tx.reader().batch_tasks(batch)? {
-                    if !core.running.contains_key(&row.task)
-                        && is_taken_up(&tx.reader(), &row, goal, again)?
-                    {
-                        taken.push(row);
-                    }
-                }
-                let again = if again { Again::Yes } else { Again::No };
-                take_up::take_up(tx, batch, &mut taken, again)?;
-                force_links(tx, &taken, again)?;
-                core.take_in(tx, &taken)?;
-                // A pass settles what has ended; what lives goes on without it.
-                for attempt in open.iter().filter(|_| !matches!(goal, Goal::Pass(_))) {
-                    tx.append(
-                        Event::new(cf_core::EventType::AttemptAdopted)
-                            .task(attempt.task)
-                            .batch(batch)
-                            .attempt(attempt.id)
-                            .with(
-                                "format",
-                                attempt.format.map(crate::engine::SuccessRule::as_str),
-                            ),
-                    )?;
-                }
-                match goal {
-                    Goal::Stop(stop) => core.stop_batch(tx, *stop),
-                    Goal::Pass(_) => {
-                        core.schedule.close();
-                        Ok(())
-                    }
-                    Goal::Resume(..) => Ok(()),
-                }?;
-                rows::store(core, tx)
+        }
+        let (open, events) = self
+            .core
+            .write(&mut self.store, Durability::Full, |core, tx| {
+                core.pick_up(tx, stored, goal, base.as_deref())
             })?;
-        if matches!(goal, Goal::Pass(_)) {
-            self.only_pass = true;
-            let core = &mut self.core;
-            core.relook = core
-                .schedule
-                .members()
-                .filter(|task| core.is_in_hand(*task))
-                .collect();
-            if self.core.passes_off() {
-                // Switched off is what the batch does by itself, not what a person asks for.
-                self.core.settings.reconcile_interval = TICK;
-            }
-        }
-        if stored.stop.is_some() && !matches!(goal, Goal::Resume(..)) {
-            self.core.stop = self.core.stop.max(stored.stop);
-        }
+        self.only_pass = matches!(goal, Goal::Pass(_));
         self.observer.events(&events);
         for attempt in open {
             match self
@@ -525,7 +445,7 @@ impl<'a> Conductor<'a> {
                 && self.trees.is_idle()
                 && self.pending.is_empty()
                 && self.core.relook.is_empty()
-                && self.nothing_is_stopping()
+                && self.core.nothing_is_stopping()
             {
                 return self.leave();
             }
@@ -567,8 +487,8 @@ impl<'a> Conductor<'a> {
 
     /// Returns what was stored, which is still to be told.
     fn one_turn(&mut self) -> Result<Vec<Event>, ConductorError> {
-        if self.must_reload {
-            self.reload()?;
+        if self.core.must_reload {
+            self.core.reload(&self.store, &self.pending)?;
         }
         let version = self.store.data_version()?;
         if self.data_version != Some(version) {
@@ -595,18 +515,12 @@ impl<'a> Conductor<'a> {
         self.take_done()?;
         self.settle_claims_of_the_dead()?;
         let merged = self.pass();
-        let can_start = self.core.can_start();
-        let nothing_ends =
-            self.pending.is_empty() && (self.core.unverified.is_empty() || self.core.holds_off());
-        let settled = self.core.schedule.is_settled();
-        if nothing_ends && settled && merged.is_empty() && self.news.is_empty() && !can_start {
+        let Some(durability) = self.core.due(&self.pending, &self.news, &merged) else {
             return Ok(Vec::new());
-        }
-        let durability = self.core.durability(nothing_ends, &self.news, &merged);
+        };
         let kept = (self.core.at_gate.clone(), self.core.unverified.clone());
-        let (core, pending, news) = (&mut self.core, &self.pending, &self.news);
-        let (by, stop_to_store) = (core.actor(), self.stop_to_store);
-        let done = self.store.write_as(&by, durability, |tx| {
+        let (pending, news, stop_to_store) = (&self.pending, &self.news, self.stop_to_store);
+        let done = self.core.write(&mut self.store, durability, |core, tx| {
             if stop_to_store {
                 tx.request_stop(core.batch, Stop::Force)?;
             }
@@ -625,42 +539,21 @@ impl<'a> Conductor<'a> {
                 Ok(events)
             }
             Err(error) => {
-                self.forget_turn(kept);
+                self.core.forget_turn(kept);
                 Err(error.into())
             }
         }
     }
 
-    /// Nothing of a turn happened: no effect of it may either, and what was believed in it is read again.
-    fn forget_turn(&mut self, (at_gate, unverified): (Vec<AtGate>, Vec<Judged>)) {
-        self.core.at_gate = at_gate;
-        self.core.unverified = unverified;
-        self.core.launches.clear();
-        self.core.keeps.clear();
-        self.core.tidies.clear();
-        self.core.stops.clear();
-        self.core.released.clear();
-        self.core.contexts.clear();
-        self.must_reload = true;
-    }
-
     /// Asks the sources: about what changed and what must be looked at again; and, before the first dispatch, by the
     /// interval and before a spawn, the sources that change without anybody committing.
     fn pass(&mut self) -> Vec<cf_reconcile::Merged> {
-        let mut ask: BTreeSet<TaskId> = std::mem::take(&mut self.core.relook);
+        let mut ask = self.core.due_a_look(&self.news);
         if self.core.clock.saturating_sub(self.unread_at) >= TICK {
             ask.append(&mut self.unread);
         }
-        if self.core.passes_off() {
-            // Without passes only the end of a claim elsewhere is waited for.
-            let waited: BTreeSet<TaskId> = self.core.schedule.waited_for().collect();
-            ask.extend(self.news.changed.intersection(&waited));
-        } else {
-            ask.extend(&self.news.changed);
-            ask.extend(self.core.ask_grace_over());
-            if self.setup.registry.has_others() {
-                ask.extend(self.due_for_others());
-            }
+        if !self.core.passes_off() && self.setup.registry.has_others() {
+            ask.extend(self.due_for_others());
         }
         ask.retain(|task| self.core.is_in_hand(*task));
         let asked = self.core.asked(ask);
@@ -726,21 +619,10 @@ impl<'a> Conductor<'a> {
                 let Ok(_theirs) = self.setup.workspace.lock_batch(attempt.batch)? else {
                     continue;
                 };
-                let by = self.core.actor();
-                let core = &mut self.core;
-                let (taken, events) = self.store.write_as(&by, Durability::Full, |tx| {
-                    let again = tx.reader().attempt(attempt.id)?;
-                    if !again.open || again.batch != attempt.batch {
-                        return Ok(false);
-                    }
-                    core.take_over(tx, attempt)?;
-                    rows::store(core, tx)?;
-                    Ok(true)
-                })?;
-                self.observer.events(&events);
-                if !taken {
+                let Some(events) = self.core.take_over(&mut self.store, attempt)? else {
                     continue;
-                }
+                };
+                self.observer.events(&events);
                 if let Adopted::Settled(fate) =
                     self.executor
                         .adopt(&attempt.supervisor, attempt.id, attempt.stage)?
@@ -1230,52 +1112,6 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// After a transaction that failed as a whole: what was believed may be wrong, so it is read again, as after a
-    /// crash.
-    fn reload(&mut self) -> Result<(), ConductorError> {
-        let own: HashMap<AttemptId, Option<u32>> = self
-            .core
-            .running
-            .values()
-            .map(|running| (running.attempt, running.jobs))
-            .collect();
-        let pending: Vec<AttemptId> = self.pending.iter().map(|judged| judged.attempt).collect();
-        let core = &mut self.core;
-        let closing = core.schedule.mode() == Mode::Closing;
-        let schedule = self.store.read(|reader| {
-            let stop = reader.batch(core.batch)?.stop;
-            let schedule = take_up::schedule(reader, core.batch, &core.settings)?;
-            core.recall(reader, &|attempt| match own.get(&attempt) {
-                Some(jobs) => *jobs,
-                // Its end is known and not stored, so it was settled in the lost transaction, under our own supervisor.
-                None if pending.contains(&attempt) => Some(1),
-                None => None,
-            })?;
-            core.stop = core.stop.max(stop);
-            Ok(schedule)
-        })?;
-        core.schedule = schedule;
-        if closing {
-            core.schedule.close();
-        }
-        core.schedule.settle_all(now());
-        core.relook = core.schedule.members().collect();
-        self.must_reload = false;
-        Ok(())
-    }
-
-    fn nothing_is_stopping(&self) -> bool {
-        let stops = |running: &super::turn::Running| running.stop.is_some();
-        if self.core.only.is_some() {
-            return !self
-                .core
-                .running
-                .values()
-                .any(|running| stops(running) && self.core.is_in_hand(running.task));
-        }
-        self.core.schedule.count(cf_core::Phase::Stopping) == 0
-    }
-
     /// Leaves a batch as it is, after a pass by hand. What runs goes on under its supervisors.
     fn leave(&self) -> Result<BatchEnd, ConductorError> {
         let batch = self.core.batch;
@@ -1289,14 +1125,14 @@ impl<'a> Conductor<'a> {
 
     /// Ends the batch, unless somebody has said something since the last look: that is looked at first.
     fn try_end(&mut self) -> Result<Option<BatchEnd>, ConductorError> {
-        let core = &mut self.core;
-        let by = core.actor();
-        let ended = self.store.write_as(&by, Durability::Full, |tx| {
-            if tx.reader().last_seq()? != core.seen_seq {
-                return Ok(None);
-            }
-            core.end(tx).map(Some)
-        });
+        let ended = self
+            .core
+            .write(&mut self.store, Durability::Full, |core, tx| {
+                if tx.reader().last_seq()? != core.seen_seq {
+                    return Ok(None);
+                }
+                core.end(tx).map(Some)
+            });
         match ended {
             Ok((Some((status, exit)), events)) => {
                 self.observer.events(&events);
@@ -1313,52 +1149,12 @@ impl<'a> Conductor<'a> {
             }
             Err(error) if error.is_transient() => {
                 self.writes_fail = true;
-                self.must_reload = true;
                 self.bear_with_store(error)?;
                 Ok(None)
             }
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// A batch that is forced runs its tasks in spite of what their links say by now.
-fn force_links(tx: &mut Tx<'_>, taken: &[BatchTask], again: Again) -> Result<(), StoreError> {
-    if again == Again::Yes {
-        for row in taken {
-            tx.force_links(row.task)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether a task of a batch that is resumed is taken up again.
-pub(super) fn is_taken_up(
-    reader: &Reader<'_>,
-    row: &BatchTask,
-    goal: &Goal,
-    again: bool,
-) -> Result<bool, StoreError> {
-    if !matches!(goal, Goal::Resume(..)) {
-        return Ok(false);
-    }
-    if again {
-        return Ok(true);
-    }
-    let reason = Reason::from(row.reason.as_deref().unwrap_or_default());
-    Ok(match row.outcome {
-        None
-        | Some(
-            cf_core::Outcome::Failed | cf_core::Outcome::Blocked | cf_core::Outcome::Cancelled,
-        ) => true,
-        Some(cf_core::Outcome::Completed) => false,
-        Some(cf_core::Outcome::Skipped) => {
-            matches!(reason, Reason::Dependency { .. })
-                || reader
-                    .standing(row.task)?
-                    .is_some_and(|s| !s.deleted && s.status == cf_core::TaskStatus::Ready)
-        }
-    })
 }
 
 /// The signals that stop a batch. One that whoever started this program told it to ignore (`nohup`) is not among them.

@@ -149,6 +149,8 @@ pub(super) struct Core {
     pub seen_seq: u64,
     /// Whether what is believed was read from the store since the last turn.
     pub recalled: bool,
+    /// Whether a transaction failed since what is believed was read: it is read again before anything is decided.
+    pub must_reload: bool,
     /// Whether nothing but this batch's own events was appended when its transaction began.
     pub nobody_else: bool,
     /// Tasks to look at again in the next turn, whatever the store says.
@@ -218,6 +220,7 @@ impl Core {
             seen_seq: 0,
             nobody_else: false,
             recalled: false,
+            must_reload: false,
             relook: BTreeSet::new(),
             cut: Reason::Stopped,
             signalled: false,

@@ -160,13 +160,13 @@ impl World {
             .store
             .read(|reader| reader.batch_tasks(core.batch))
             .expect("rows are read");
-        for row in &rows {
+        // A pass by hand over some tasks leaves the others as they are.
+        for row in rows.iter().filter(|row| core.is_in_hand(row.task)) {
             let name = self.name(row.task);
-            let mut believed = core
-                .schedule
-                .row(row.task)
-                .expect("a member has a row")
-                .clone();
+            let Some(mut believed) = core.schedule.row(row.task).cloned() else {
+                assert!(self.has_news(core), "{name}: a member is known");
+                continue;
+            };
             if row.phase == Phase::Stopping && believed.phase == Phase::Running && core.recalled {
                 // It was read from the store just now, and is to be stopped again.
                 believed.phase = Phase::Stopping;
@@ -229,7 +229,9 @@ impl World {
             assert!(forgotten.is_empty(), "{forgotten:?} wait for nothing");
         }
         let open = core.schedule.mode() == Mode::Open;
-        if !open || core.passes_off() || !core.relook.is_empty() || self.has_news(core) {
+        // What could not be read, or is to be looked at again, is not known yet.
+        let knows = core.relook.is_empty() && conductor.unread.is_empty() && !self.has_news(core);
+        if !open || core.passes_off() || !knows {
             return;
         }
         let fresh = self
@@ -258,6 +260,10 @@ impl World {
                 ),
                 // What another claim kept from being taken up is looked at when it is about to start.
                 Phase::Queued if standing.status_seq <= row.take_up_seq => {}
+                // So is what the batch itself stored, of an attempt that it took over while the task had its end here.
+                Phase::Queued
+                    if standing.status == TaskStatus::Failed
+                        && standing.status_by == core.actor() => {}
                 Phase::Queued if core.schedule.gate(row.task) == Gate::Open => assert!(
                     !standing.deleted
                         && matches!(standing.status, TaskStatus::Ready | TaskStatus::InProgress),

@@ -173,10 +173,9 @@ impl Checker {
                 | (TaskStatus::Blocked, TaskStatus::Ready) => true,
                 // A claim of ours ends with what became of it.
                 (TaskStatus::InProgress, _) => !foreign || matches!(told.by, Actor::Batch(_)),
-                (
-                    TaskStatus::Backlog | TaskStatus::Failed | TaskStatus::Done,
-                    TaskStatus::Ready,
-                ) => taking_up,
+                // Its own word about an attempt that it took over keeps no task from its turn.
+                (TaskStatus::Failed, TaskStatus::Ready) => taking_up || !foreign,
+                (TaskStatus::Backlog | TaskStatus::Done, TaskStatus::Ready) => taking_up,
                 _ => false,
             };
             assert!(

@@ -1,24 +1,25 @@
 //! The loop around [`Core`], step by step as the real one, with simulated supervisors in place of processes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
-use cf_core::{
-    Actor, AttemptEnd, AttemptId, BatchId, BatchStatus, EventType, Phase, SupervisorId, TaskId,
-};
+use cf_core::{AttemptEnd, BatchId, BatchStatus, EventType, Phase, SupervisorId, TaskId};
 use cf_reconcile::{FailureCause, Merged, ReconcileAction};
 
 use super::world::{Agent, World, identity, judged};
-use crate::ambient::fresh_id;
+use crate::ambient::{fresh_id, simulated};
+use crate::conductor::begin::TICK;
+use crate::conductor::launch::Launch;
+use crate::conductor::recover;
+use crate::conductor::run::Goal;
 use crate::conductor::settle::Judged;
 use crate::conductor::take_up::Again;
 use crate::conductor::turn::{AtGate, Core, News};
-use crate::conductor::{rows, take_up};
-use crate::schedule::Mode;
 use crate::settings::Settings;
 use crate::source::ReconcilerRegistry;
-use crate::store::batch::{BatchTask, Stop};
+use crate::store::batch::Stop;
 use crate::store::event::{Event, EventFilter};
-use crate::store::{Durability, Reader, Result, StoreError, now};
+use crate::store::{Durability, Result, StoreError};
 
 /// A batch, and its conductor while it has one.
 pub(super) struct Conductor {
@@ -31,16 +32,61 @@ pub(super) struct Conductor {
     pub pending: Vec<Judged>,
     /// What was read and no turn has taken yet.
     pub news: News,
-    /// Whether a transaction failed since what is believed was read.
-    pub must_reload: bool,
     /// Whether a signal came that is to be stored as a stop.
     pub stop_to_store: bool,
     pub ended: Option<BatchStatus>,
     /// Whether what it believes was stored in the last step.
     pub stored: bool,
+    clocks: Clocks,
+    /// Tasks that could not be read, asked about again with the next tick.
+    pub unread: BTreeSet<TaskId>,
+    /// Whether the agents were told of the stop that could not be stored.
+    stop_sent: bool,
+    /// Whether it only makes a pass by hand.
+    only_pass: bool,
+}
+
+/// What the loop remembers of its own clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Clocks {
+    /// When it began, on the world's clock.
+    began: Duration,
+    last_tick: Duration,
+    /// Whether a tick has gone by since claims of others were looked at.
+    ticked: bool,
+    unread_at: Duration,
+    /// Until when no supervisor is started, because one could not be.
+    short_until: Duration,
 }
 
 impl Conductor {
+    fn new(core: Core, world_clock: Duration) -> Self {
+        Self {
+            batch: core.batch,
+            settings: core.settings.clone(),
+            core: Some(core),
+            notes: Vec::new(),
+            pending: Vec::new(),
+            news: News::default(),
+            stop_to_store: false,
+            ended: None,
+            stored: false,
+            clocks: Clocks {
+                began: world_clock,
+                ticked: true,
+                ..Clocks::default()
+            },
+            unread: BTreeSet::new(),
+            stop_sent: false,
+            only_pass: false,
+        }
+    }
+
+    /// Whether its conductor lives, and hears of the end of a task's agent.
+    pub(super) fn looks_after(&self, task: TaskId) -> bool {
+        self.core.as_ref().is_some_and(|core| core.is_in_hand(task))
+    }
+
     /// Whether its conductor died before the batch ended.
     pub(super) fn is_orphan(&self) -> bool {
         self.core.is_none() && self.ended.is_none()
@@ -82,27 +128,14 @@ impl World {
                 batch.short()
             )
         });
-        let mut core = Core::new(batch, settings.clone(), HashMap::new());
-        self.store
-            .write_as(&Actor::Batch(batch), Durability::Normal, |tx| {
-                tx.insert_batch(batch, &settings, tasks)?;
-                let mut taken = tx.reader().batch_tasks(batch)?;
-                take_up::take_up(tx, batch, &mut taken, again)?;
-                core.take_in(tx, &taken)
-            })
-            .expect("a batch begins");
-        self.conductors.push(Conductor {
-            batch,
-            settings,
-            core: Some(core),
-            notes: Vec::new(),
-            pending: Vec::new(),
-            news: News::default(),
-            must_reload: false,
-            stop_to_store: false,
-            ended: None,
-            stored: true,
-        });
+        let mut core = Core::new(batch, settings, HashMap::new());
+        core.write(&mut self.store, Durability::Full, |core, tx| {
+            core.begin(tx, tasks, again, None)
+        })
+        .expect("a batch begins");
+        let mut conductor = Conductor::new(core, self.clock);
+        conductor.stored = true;
+        self.conductors.push(conductor);
         self.conductors.len() - 1
     }
 
@@ -141,65 +174,61 @@ impl World {
         self.pick_up(which, force, stop.or(asked));
     }
 
+    /// `cf reconcile` with the conductor gone, perhaps for some tasks only.
+    pub(super) fn pass_by_hand(&mut self, which: usize) {
+        let some = self.rng.chance(50);
+        let tasks = self.tasks.clone();
+        let only: Vec<TaskId> = tasks.into_iter().filter(|_| self.rng.chance(50)).collect();
+        self.take_hold(which, &Goal::Pass(some.then_some(only)));
+    }
+
     pub(super) fn pick_up(&mut self, which: usize, force: bool, stop: Option<Stop>) {
+        let settings = self.conductors[which].settings.clone();
+        let goal = match stop {
+            Some(stop) => Goal::Stop(stop),
+            None => Goal::Resume(Box::new(settings), force),
+        };
+        self.take_hold(which, &goal);
+    }
+
+    fn take_hold(&mut self, which: usize, goal: &Goal) {
         let batch = self.conductors[which].batch;
         let settings = self.conductors[which].settings.clone();
         self.say(|| {
-            format!(
-                "batch {} is picked up, force {force}, stop {stop:?}",
-                batch.short()
-            )
+            let what = match goal {
+                Goal::Resume(_, force) => format!("resume, force {force}"),
+                other => format!("{other:?}"),
+            };
+            format!("batch {} is picked up: {what}", batch.short())
         });
-        if stop.is_none() {
-            self.checker.resumed(batch, force);
+        let rate = simulated::refuse(self.refusals);
+        let mut core = Core::new(batch, settings, HashMap::new());
+        let by = core.actor();
+        let picked_up = recover::clean_up_all(&mut self.store, &by)
+            .and_then(|()| self.store.read(|reader| reader.batch(batch)))
+            .and_then(|stored| {
+                core.write(&mut self.store, Durability::Full, |core, tx| {
+                    core.pick_up(tx, &stored, goal, None)
+                })
+            });
+        simulated::refuse(rate);
+        let open = match picked_up {
+            Ok((open, _)) => open,
+            Err(error) => {
+                assert!(error.is_transient(), "{}", crate::chain(&error));
+                self.say(|| "the store refuses".to_owned());
+                return;
+            }
+        };
+        if let Goal::Resume(_, force) = goal {
+            self.checker.resumed(batch, *force);
         }
-        let mut core = Core::new(batch, settings.clone(), HashMap::new());
-        crate::conductor::recover::clean_up_all(&mut self.store, &Actor::Batch(batch))
-            .expect("it is cleaned up");
-        let mut open = Vec::new();
-        let core_ = &mut core;
-        let open_ = &mut open;
-        self.store
-            .write_as(&Actor::Batch(batch), Durability::Normal, |tx| {
-                *open_ = core_.recall(&tx.reader(), &|_| None)?;
-                if stop.is_none() {
-                    tx.reopen_batch(batch, &settings)?;
-                }
-                let mut taken: Vec<BatchTask> = Vec::new();
-                for row in tx.reader().batch_tasks(batch)? {
-                    if stop.is_none()
-                        && !core_.running.contains_key(&row.task)
-                        && is_taken_up(&tx.reader(), &row, force)?
-                    {
-                        taken.push(row);
-                    }
-                }
-                let again = if force { Again::Yes } else { Again::No };
-                take_up::take_up(tx, batch, &mut taken, again)?;
-                core_.take_in(tx, &taken)?;
-                for attempt in open_.iter() {
-                    tx.append(
-                        Event::new(EventType::AttemptAdopted)
-                            .task(attempt.task)
-                            .batch(batch)
-                            .attempt(attempt.id),
-                    )?;
-                }
-                if let Some(stop) = stop {
-                    core_.stop_batch(tx, stop)?;
-                }
-                rows::store(core_, tx)
-            })
-            .expect("a batch is picked up");
-        let conductor = &mut self.conductors[which];
-        conductor.core = Some(core);
-        (
-            conductor.news,
-            conductor.must_reload,
-            conductor.stop_to_store,
-        ) = (News::default(), false, false);
-        conductor.ended = None;
-        conductor.stored = false;
+        let settings = self.conductors[which].settings.clone();
+        self.conductors[which] = Conductor {
+            settings,
+            only_pass: matches!(goal, Goal::Pass(_)),
+            ..Conductor::new(core, self.clock)
+        };
         for attempt in open {
             if !self.agents.contains_key(&attempt.id) {
                 let fate = self.fate(attempt.id, attempt.stage);
@@ -214,25 +243,19 @@ impl World {
         let place = &mut self.conductors[which];
         let mut core = place.core.take().expect("a conductor that lives");
         // While it is out of its place, others must know that it lives, and can tell it that it died.
-        let stand_in = Conductor {
-            batch: place.batch,
-            settings: place.settings.clone(),
-            core: Some(Core::new(
-                place.batch,
-                place.settings.clone(),
-                HashMap::new(),
-            )),
-            notes: std::mem::take(&mut place.notes),
-            pending: Vec::new(),
-            news: News::default(),
-            must_reload: false,
-            stop_to_store: false,
-            ended: None,
-            stored: false,
-        };
+        let mut stand_in = Conductor::new(
+            Core::new(place.batch, place.settings.clone(), HashMap::new()),
+            self.clock,
+        );
+        stand_in.notes = std::mem::take(&mut place.notes);
+        if let Some(stand_in) = &mut stand_in.core {
+            stand_in.only.clone_from(&core.only);
+        }
         let mut conductor = std::mem::replace(place, stand_in);
         self.out = Some(which);
+        simulated::refuse(self.refusals);
         let ended = self.turn_of(which, &mut core, &mut conductor);
+        simulated::refuse(0);
         self.out = None;
         let place = &mut self.conductors[which];
         conductor.notes = std::mem::take(&mut place.notes);
@@ -262,19 +285,27 @@ impl World {
         core: &mut Core,
         conductor: &mut Conductor,
     ) -> Option<BatchStatus> {
-        core.clock = self.clock;
+        core.clock = self.clock.checked_sub(conductor.clocks.began)?;
         for note in std::mem::take(&mut self.conductors[which].notes) {
             Self::take_note(core, conductor, note);
         }
-        self.ready_supervisors(core);
+        self.ready_supervisors(core, conductor);
+        self.tick(core, conductor);
         let turned = self.one_turn(which, core, conductor);
         if self.gone(which) {
             return None;
         }
         conductor.stored = turned.is_ok();
-        if turned.is_err() {
-            self.say(|| "the transaction fails".to_owned());
-            conductor.must_reload = true;
+        if let Err(error) = turned {
+            assert!(error.is_transient(), "{}", crate::chain(&error));
+            self.say(|| "the store refuses".to_owned());
+            if conductor.stop_to_store && !std::mem::replace(&mut conductor.stop_sent, true) {
+                for attempt in core.by_attempt.keys() {
+                    if let Some(agent) = self.agents.get_mut(attempt) {
+                        agent.killed_at.get_or_insert(self.now_ms);
+                    }
+                }
+            }
             self.meddle();
             return None;
         }
@@ -284,22 +315,31 @@ impl World {
             return None;
         }
         self.effects(core, conductor);
-        let over = conductor.pending.is_empty() && core.relook.is_empty() && core.is_over();
-        if !over {
+        let settled = conductor.pending.is_empty() && core.relook.is_empty();
+        if conductor.only_pass && settled && core.nothing_is_stopping() {
+            // What runs goes on under its supervisors, as after a crash.
+            self.crash(which);
+            return None;
+        }
+        if !settled || !core.is_over() {
             return None;
         }
         self.meddle();
         if self.gone(which) {
             return None;
         }
-        let by = core.actor();
-        let ended = self.store.write_as(&by, Durability::Normal, |tx| {
+        let ended = core.write(&mut self.store, Durability::Full, |core, tx| {
             if tx.reader().last_seq()? != core.seen_seq {
                 return Ok(None);
             }
             core.end(tx).map(Some)
         });
-        let (end, _) = ended.unwrap_or_else(|error| panic!("{}", crate::chain(&error)));
+        let (end, _) = ended
+            .inspect_err(|error| {
+                assert!(error.is_transient(), "{}", crate::chain(error));
+                conductor.stored = false;
+            })
+            .ok()?;
         let (status, exit) = end?;
         self.say(|| format!("batch {} ends {status} {}", core.batch.short(), exit.code()));
         Some(status)
@@ -334,13 +374,37 @@ impl World {
         }
     }
 
-    fn ready_supervisors(&mut self, core: &mut Core) {
+    /// Looks after what ends without telling, once a tick.
+    fn tick(&mut self, core: &mut Core, conductor: &mut Conductor) {
+        let clocks = &mut conductor.clocks;
+        if core.clock.saturating_sub(clocks.last_tick) < TICK {
+            return;
+        }
+        clocks.last_tick = core.clock;
+        clocks.ticked = true;
+        if core.unclean.is_empty() && !core.schedule.waits_for_claims() {
+            return;
+        }
+        if let Err(error) = core.clean_up(&mut self.store) {
+            assert!(error.is_transient(), "{}", crate::chain(&error));
+        }
+    }
+
+    fn ready_supervisors(&mut self, core: &mut Core, conductor: &mut Conductor) {
+        if core.holds_off() || core.clock < conductor.clocks.short_until {
+            return;
+        }
         let wanted = core.wanted_at_gate();
         while core.at_gate.len() > wanted {
             let Some(extra) = core.at_gate.pop() else {
                 break;
             };
             self.release(extra.identity.supervisor);
+        }
+        if core.at_gate.len() < wanted && self.by_chance && self.rng.chance(self.faults) {
+            self.say(|| "no supervisor can be started".to_owned());
+            conductor.clocks.short_until = core.clock + TICK;
+            return;
         }
         while core.at_gate.len() < wanted {
             let supervisor = SupervisorId(fresh_id());
@@ -357,40 +421,40 @@ impl World {
     }
 
     fn one_turn(&mut self, which: usize, core: &mut Core, conductor: &mut Conductor) -> Result<()> {
-        if conductor.must_reload {
-            self.reload(core, conductor);
-            conductor.must_reload = false;
+        if core.must_reload {
+            core.reload(&self.store, &conductor.pending)?;
         }
         let read = core.look(&self.store)?;
         let before = std::mem::replace(&mut conductor.news, read);
         conductor.news.after(before);
+        if !conductor.news.joined.is_empty() {
+            let news = &mut conductor.news;
+            self.store.read(|reader| core.take_joined(reader, news))?;
+        }
         if self.conductors[which].stop_to_store || conductor.stop_to_store {
             conductor.stop_to_store = true;
             conductor.news.stop = Some(Stop::Force);
         }
         self.meddle();
-        self.settle_claims_of_the_dead(core, conductor)?;
+        self.settle_claims_of_the_dead(which, core, conductor)?;
         self.meddle();
-        let merged = self.pass(core, &conductor.news);
-        self.meddle();
-        let idle = conductor.pending.is_empty()
-            && core.schedule.is_settled()
-            && core.unverified.is_empty()
-            && merged.is_empty()
-            && conductor.news.is_empty()
-            && !core.can_start();
-        if idle || self.gone(which) {
+        if self.gone(which) {
             return Ok(());
         }
-        let nothing_ends =
-            conductor.pending.is_empty() && (core.unverified.is_empty() || core.holds_off());
-        let durability = core.durability(nothing_ends, &conductor.news, &merged);
+        let merged = self.pass(core, conductor);
+        self.meddle();
+        if self.gone(which) {
+            return Ok(());
+        }
+        let Some(durability) = core.due(&conductor.pending, &conductor.news, &merged) else {
+            return Ok(());
+        };
         let kept = (core.at_gate.clone(), core.unverified.clone());
         let fails = self.rng.chance(self.faults);
-        let (by, batch) = (core.actor(), core.batch);
+        let batch = core.batch;
         let (pending, news, stop_to_store) =
             (&conductor.pending, &conductor.news, conductor.stop_to_store);
-        let done = self.store.write_as(&by, Durability::Normal, |tx| {
+        let done = core.write(&mut self.store, durability, |core, tx| {
             if stop_to_store {
                 tx.request_stop(batch, Stop::Force)?;
             }
@@ -414,37 +478,26 @@ impl World {
                 Ok(())
             }
             Err(error) => {
-                assert!(error.is_transient(), "{}", crate::chain(&error));
-                (core.at_gate, core.unverified) = kept;
-                core.launches.clear();
-                core.stops.clear();
-                core.released.clear();
+                core.forget_turn(kept);
                 Err(error)
             }
         }
     }
 
-    fn pass(&mut self, core: &mut Core, news: &News) -> Vec<Merged> {
-        let mut ask: Vec<TaskId> = std::mem::take(&mut core.relook).into_iter().collect();
-        if core.passes_off() {
-            let waited: HashSet<TaskId> = core.schedule.waited_for().collect();
-            ask.extend(
-                news.changed
-                    .iter()
-                    .copied()
-                    .filter(|task| waited.contains(task)),
-            );
-        } else {
-            ask.extend(news.changed.iter().copied());
-            ask.extend(core.ask_grace_over());
+    fn pass(&mut self, core: &mut Core, conductor: &mut Conductor) -> Vec<Merged> {
+        let mut ask = core.due_a_look(&conductor.news);
+        if core.clock.saturating_sub(conductor.clocks.unread_at) >= TICK {
+            ask.append(&mut conductor.unread);
         }
-        ask.sort_unstable();
-        ask.dedup();
+        ask.retain(|task| core.is_in_hand(*task));
         let asked = core.asked(ask);
         let pass = ReconcilerRegistry::default().check(&self.store, &asked);
-        assert!(pass.unknown.is_empty());
+        for unread in pass.unknown {
+            conductor.unread.extend(unread.tasks);
+            conductor.clocks.unread_at = core.clock;
+        }
         let mut merged = pass.merged;
-        if core.passes_off() {
+        if core.passes_off() && !conductor.only_pass {
             merged.retain(|found| found.winner.action == ReconcileAction::None);
         }
         merged
@@ -458,10 +511,13 @@ impl World {
 
     fn settle_claims_of_the_dead(
         &mut self,
+        which: usize,
         core: &mut Core,
         conductor: &mut Conductor,
     ) -> Result<()> {
-        if !core.schedule.waits_for_claims() {
+        let waits = core.schedule.waits_for_claims();
+        let due = !conductor.news.is_empty() || std::mem::take(&mut conductor.clocks.ticked);
+        if !waits || !due {
             return Ok(());
         }
         let waited: Vec<TaskId> = core.schedule.waited_for().collect();
@@ -475,11 +531,16 @@ impl World {
                 if self.is_conducted(attempt.batch) || self.agents.contains_key(&attempt.id) {
                     continue;
                 }
-                let by = core.actor();
-                self.store.write_as(&by, Durability::Normal, |tx| {
-                    core.take_over(tx, attempt)?;
-                    rows::store(core, tx)
-                })?;
+                // Others may be quicker with the lock, and gone again.
+                self.meddle();
+                if self.gone(which) {
+                    return Ok(());
+                }
+                if self.is_conducted(attempt.batch)
+                    || core.take_over(&mut self.store, attempt)?.is_none()
+                {
+                    continue;
+                }
                 let name = self.name(task);
                 self.say(|| format!("{name}: {} takes over", core.batch.short()));
                 let fate = self.fate(attempt.id, attempt.stage);
@@ -489,14 +550,15 @@ impl World {
                 .store
                 .read(|reader| reader.standing(task))?
                 .and_then(|standing| standing.claim);
-            let dead = claim.filter(|batch| {
-                *batch != core.batch && open.is_empty() && !self.is_conducted(*batch)
-            });
+            let dead = claim.filter(|batch| *batch != core.batch && open.is_empty());
             self.meddle();
-            if let Some(dead) = dead {
+            if self.gone(which) {
+                return Ok(());
+            }
+            if let Some(dead) = dead.filter(|batch| !self.is_conducted(*batch)) {
                 let by = core.actor();
                 self.store
-                    .write_as(&by, Durability::Normal, |tx| tx.release_claim(task, dead))?;
+                    .write_as(&by, Durability::Full, |tx| tx.release_claim(task, dead))?;
             }
         }
         Ok(())
@@ -537,16 +599,7 @@ impl World {
                 "a process is started once"
             );
             if self.by_chance && self.rng.chance(3) {
-                let fate = judged(
-                    launch.attempt,
-                    launch.stage,
-                    AttemptEnd::Exited,
-                    false,
-                    FailureCause::Exit,
-                    false,
-                );
-                self.records
-                    .insert((launch.attempt, launch.stage), fate.clone());
+                let fate = self.failed_start(&launch, core.batch);
                 Self::take_note(core, conductor, fate);
                 continue;
             }
@@ -584,6 +637,38 @@ impl World {
         }
     }
 
+    /// An agent that does not come to its start, for one reason or another.
+    fn failed_start(&mut self, launch: &Launch, batch: BatchId) -> Judged {
+        let started = (launch.attempt, launch.stage);
+        let fate = |end, cause, free| judged(started.0, started.1, end, false, cause, free);
+        let (of_the_gate, of_the_system) = (AttemptEnd::NeverStarted, FailureCause::NeverStarted);
+        match self.rng.below(4) {
+            // Its supervisor could not start it, and says so in its record.
+            0 => {
+                let fate = fate(AttemptEnd::Exited, FailureCause::Exit, false);
+                self.records.insert(started, fate.clone());
+                fate
+            }
+            // Its job was impossible.
+            1 => {
+                self.launched.remove(&started);
+                self.at_gate.insert(launch.identity.supervisor, batch);
+                fate(AttemptEnd::Exited, FailureCause::Exit, true)
+            }
+            // Its files could not be written for the moment.
+            2 => {
+                self.launched.remove(&started);
+                self.at_gate.insert(launch.identity.supervisor, batch);
+                fate(of_the_gate, of_the_system, true)
+            }
+            // Its supervisor was dead.
+            _ => {
+                self.launched.remove(&started);
+                fate(of_the_gate, of_the_system, false)
+            }
+        }
+    }
+
     pub(super) fn clean_up(&mut self, which: usize) {
         if let Some(mut core) = self.conductors[which].core.take() {
             core.clean_up(&mut self.store).expect("it is cleaned up");
@@ -601,54 +686,6 @@ impl World {
         let batch = conductor.batch;
         self.say(|| format!("a signal for {}", batch.short()));
     }
-
-    /// After a transaction that failed as a whole.
-    fn reload(&mut self, core: &mut Core, conductor: &Conductor) {
-        let own: HashMap<AttemptId, Option<u32>> = core
-            .running
-            .values()
-            .map(|running| (running.attempt, running.jobs))
-            .collect();
-        let pending: Vec<AttemptId> = conductor
-            .pending
-            .iter()
-            .map(|judged| judged.attempt)
-            .collect();
-        self.store
-            .read(|reader| {
-                let schedule = take_up::schedule(reader, core.batch, &core.settings)?;
-                core.recall(reader, &|attempt| match own.get(&attempt) {
-                    Some(jobs) => *jobs,
-                    None if pending.contains(&attempt) => Some(1),
-                    None => None,
-                })?;
-                let mode = core.schedule.mode();
-                core.schedule = schedule;
-                if mode == Mode::Closing {
-                    core.schedule.close();
-                }
-                core.schedule.settle_all(now());
-                Ok(())
-            })
-            .expect("the store is read");
-        core.relook = core.schedule.members().collect();
-    }
-}
-
-fn is_taken_up(reader: &Reader<'_>, row: &BatchTask, force: bool) -> Result<bool> {
-    use cf_core::Outcome;
-    let reason = cf_reconcile::Reason::from(row.reason.as_deref().unwrap_or_default());
-    Ok(match row.outcome {
-        _ if force => true,
-        None | Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled) => true,
-        Some(Outcome::Completed) => false,
-        Some(Outcome::Skipped) => {
-            matches!(reason, cf_reconcile::Reason::Dependency { .. })
-                || reader
-                    .standing(row.task)?
-                    .is_some_and(|s| !s.deleted && s.status == cf_core::TaskStatus::Ready)
-        }
-    })
 }
 
 /// Whether a phase has an agent.

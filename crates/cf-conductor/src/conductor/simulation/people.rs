@@ -6,6 +6,7 @@ use cf_core::{Actor, AttemptEnd, AttemptId, BatchId, BlockerStatus, TaskId, Task
 use cf_reconcile::FailureCause;
 
 use super::world::World;
+use crate::ambient::simulated;
 use crate::conductor::take_up::Again;
 use crate::store::batch::Stop;
 use crate::store::task::{Expect, TaskEdit};
@@ -14,9 +15,12 @@ use crate::store::{Result, StoreError, Tx};
 impl World {
     /// An opportunity for the outside world.
     pub(super) fn meddle(&mut self) {
+        // The store refuses conductors, not everybody else.
+        let rate = simulated::refuse(0);
         while self.rng.chance(self.busy) {
             self.do_something();
         }
+        simulated::refuse(rate);
     }
 
     fn do_something(&mut self) {
@@ -65,7 +69,9 @@ impl World {
             74..=77 => self.start_batch(),
             78..=81 => self.crash_some(),
             82..=87 => self.resume_some(),
-            88..=92 => self.clean_up_some(),
+            88..=89 => self.clean_up_some(),
+            90..=91 => self.pass_by_hand_over_some(),
+            92 => self.join_some(),
             93 => {
                 let live: Vec<usize> = self.live().collect();
                 if let Some(which) = self.rng.pick(&live)
@@ -249,6 +255,37 @@ impl World {
             && (self.conductors[which].is_orphan() || self.rng.chance(20))
         {
             self.resume(which);
+        }
+    }
+
+    fn pass_by_hand_over_some(&mut self) {
+        let orphans: Vec<usize> = (0..self.conductors.len())
+            .filter(|which| self.conductors[*which].is_orphan() && self.out != Some(*which))
+            .collect();
+        if let Some(which) = self.rng.pick(&orphans) {
+            self.pass_by_hand(which);
+        }
+    }
+
+    /// `tasks add --batch`.
+    fn join_some(&mut self) {
+        let batches: Vec<BatchId> = self.conductors.iter().map(|c| c.batch).collect();
+        let Some(batch) = self.rng.pick(&batches).filter(|_| self.tasks.len() < 12) else {
+            return;
+        };
+        let spec = self.task_spec(self.tasks.len());
+        let name = format!("t{}", self.tasks.len());
+        self.say(|| format!("{name}: joins batch {}", batch.short()));
+        let mut joined = None;
+        self.try_write(&Actor::Cli, |tx| {
+            let task = tx.add_task(&spec)?;
+            tx.join_batch(batch, task)?;
+            joined = Some(task);
+            Ok(())
+        });
+        self.tasks.extend(joined);
+        if spec.verify.is_some() {
+            self.checker.to_verify.extend(joined);
         }
     }
 

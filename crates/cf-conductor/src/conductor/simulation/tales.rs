@@ -9,10 +9,12 @@ use cf_core::{
 use cf_reconcile::FailureCause;
 
 use super::world::World;
+use crate::ambient::simulated;
 use crate::conductor::take_up::Again;
 use crate::conductor::turn::News;
 use crate::settings::{Settings, WaitForBlockers};
 use crate::store::Doing as _;
+use crate::store::attempt::Attempt;
 use crate::store::batch::Stop;
 use crate::store::event::{Event, EventFilter};
 use crate::store::task::TaskEdit;
@@ -110,6 +112,14 @@ fn stands(world: &World, which: usize, nth: usize) -> String {
         Some(outcome) => format!("{outcome} {}", row.reason.unwrap_or_default()),
         None => row.phase.to_string(),
     }
+}
+
+/// Has the store fail where it reads a table.
+fn rename(world: &mut World, from: &str, to: &str) {
+    let sql = format!("ALTER TABLE {from} RENAME TO {to}");
+    world.try_write(&Actor::System, |tx| {
+        tx.conn.execute_batch(&sql).doing("rename a table")
+    });
 }
 
 fn ended(world: &World, which: usize) -> bool {
@@ -425,9 +435,6 @@ fn what_an_ended_batch_left_unclean_is_cleaned_up_by_who_waits_for_it() {
     world.set_status(task, TaskStatus::Ready);
     let second = begin(&mut world, &[0], parallel());
     turn(&mut world, second);
-    assert!(!runs(&world, 0) && !ended(&world, second));
-    world.clean_up(second);
-    turn(&mut world, second);
     turn(&mut world, second);
     assert!(runs(&world, 0));
 }
@@ -534,12 +541,6 @@ fn a_task_that_joined_is_not_forgotten_when_the_store_fails_for_a_moment() {
         ..News::default()
     };
     let mut core = world.conductors[batch].core.take().unwrap();
-    let rename = |world: &mut World, from: &str, to: &str| {
-        let sql = format!("ALTER TABLE {from} RENAME TO {to}");
-        world.try_write(&Actor::System, |tx| {
-            tx.conn.execute_batch(&sql).doing("rename a table")
-        });
-    };
     rename(&mut world, "batch_task", "hidden");
     let read = world.store.read(|r| core.take_joined(r, &mut news));
     assert!(read.is_err());
@@ -586,4 +587,75 @@ fn a_claim_of_the_dead_on_an_answered_task_is_settled_by_who_holds_that() {
         assert_eq!(stands(&world, first, 0), outcome);
         assert_eq!(ended(&world, first), fate.is_some());
     }
+}
+
+/// The open attempt of a task.
+fn open_attempt(world: &World, nth: usize) -> Attempt {
+    let task = world.tasks[nth];
+    let mut open = world
+        .store
+        .read(|reader| reader.open_attempts_of(task))
+        .unwrap();
+    open.pop().expect("it has an open attempt")
+}
+
+#[test]
+fn an_attempt_that_could_not_be_taken_over_is_not_believed_to_be_ones_own() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let second = begin(&mut world, &[0], parallel());
+    world.crash(first);
+    end(&mut world, 0, GOOD);
+    let attempt = open_attempt(&world, 0);
+    let mut core = world.conductors[second].core.take().unwrap();
+    simulated::refuse(1_000);
+    let taken = core.take_over(&mut world.store, &attempt);
+    simulated::refuse(0);
+    assert!(taken.is_err());
+    world.conductors[second].core = Some(core);
+    // Its end was never heard: nobody had it read, because it was taken for one that runs.
+    for _ in 0..3 {
+        turn(&mut world, second);
+    }
+    assert_eq!(stands(&world, second, 0), "COMPLETED succeeded");
+}
+
+#[test]
+fn an_attempt_whose_verification_began_meanwhile_is_not_taken_over() {
+    let mut world = world(1, &[]);
+    let task = world.tasks[0];
+    let verify = TaskEdit {
+        verify: Some(Some("true".to_owned())),
+        ..TaskEdit::default()
+    };
+    world.try_write(&Actor::Cli, |tx| tx.edit_task(task, &verify).map(drop));
+    let first = begin(&mut world, &[0], parallel());
+    let second = begin(&mut world, &[0], parallel());
+    world.crash(first);
+    end(&mut world, 0, GOOD);
+    let seen = open_attempt(&world, 0);
+    // Between that look and the lock another conductor comes, goes on, and dies.
+    world.pick_up(first, false, None);
+    turn(&mut world, first);
+    turn(&mut world, first);
+    world.crash(first);
+    assert!(runs(&world, 0));
+    let mut core = world.conductors[second].core.take().unwrap();
+    assert!(core.take_over(&mut world.store, &seen).unwrap().is_none());
+    world.conductors[second].core = Some(core);
+}
+
+#[test]
+fn what_runs_is_still_known_when_it_cannot_be_read_again() {
+    let mut world = world(2, &[]);
+    let batch = begin(&mut world, &[0, 1], parallel());
+    let mut core = world.conductors[batch].core.take().unwrap();
+    let known = core.by_attempt.clone();
+    assert_eq!(known.len(), 2);
+    rename(&mut world, "worktree", "hidden");
+    assert!(core.reload(&world.store, &[]).is_err());
+    rename(&mut world, "hidden", "worktree");
+    // An end that is heard now must find its attempt.
+    assert_eq!(core.by_attempt, known);
+    assert_eq!(core.running.len(), 2);
 }

@@ -1,6 +1,8 @@
 //! Everything around the conductors: agents and their supervisors, people, crashes, time.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use cf_core::{
@@ -16,9 +18,9 @@ use crate::ambient::simulated;
 use crate::conductor::settle::Judged;
 use crate::process::{Identity, Process};
 use crate::settings::{Settings, WaitForBlockers};
-use crate::store::Store;
 use crate::store::attempt::AttemptResult;
 use crate::store::task::{Expect, TaskSpec};
+use crate::store::{Doing as _, Result, Store};
 use crate::supervise::Stage;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
@@ -67,7 +69,7 @@ pub(super) struct Agent {
 pub(super) struct World {
     pub rng: Rng,
     pub seed: u64,
-    pub store: Store,
+    pub store: Kept,
     pub now_ms: i64,
     pub clock: Duration,
     pub tasks: Vec<TaskId>,
@@ -84,7 +86,10 @@ pub(super) struct World {
     pub out: Option<usize>,
     /// In percent: how likely the outside world does something at each opportunity.
     pub busy: u64,
+    /// In percent: how likely the transaction of a turn fails, and other things that a machine short of something does.
     pub faults: u64,
+    /// Of a thousand: how many uses of the store it refuses a conductor.
+    pub refusals: u64,
     /// Whether conductors die between their next commit and its effects.
     pub crash_after_commit: bool,
     /// Whether anything happens by chance.
@@ -113,6 +118,7 @@ impl World {
     pub(super) fn new(seed: u64) -> Self {
         let now_ms = 1_700_000_000_000;
         simulated::set_ids(Some(seed ^ 0x5eed));
+        simulated::seed_refusals(seed ^ 0xd15c);
         simulated::set_now(Timestamp::from_millisecond(now_ms).ok());
         let mut rng = Rng(seed);
         let busy = rng.pick(&[2, 8, 25, 60]).expect("some are given");
@@ -120,7 +126,7 @@ impl World {
         Self {
             rng,
             seed,
-            store: fresh_store(),
+            store: Kept::empty(),
             now_ms,
             clock: Duration::ZERO,
             tasks: Vec::new(),
@@ -134,6 +140,7 @@ impl World {
             out: None,
             busy,
             faults,
+            refusals: 4 * faults,
             crash_after_commit: false,
             by_chance: true,
             trace: VecDeque::new(),
@@ -180,7 +187,7 @@ impl World {
     /// From now on only what a test says happens.
     pub(super) fn quiet(&mut self) {
         self.busy = 0;
-        self.faults = 0;
+        (self.faults, self.refusals) = (0, 0);
         self.by_chance = false;
     }
 
@@ -200,14 +207,7 @@ impl World {
     }
 
     pub(super) fn add_task(&mut self, nth: usize) -> TaskId {
-        let spec = TaskSpec {
-            key: Some(format!("t{nth}").parse().expect("a key")),
-            title: format!("task {nth}"),
-            run: Some("true".to_owned()),
-            verify: self.rng.chance(25).then(|| "true".to_owned()),
-            priority: self.rng.below(3) as i64,
-            ..TaskSpec::default()
-        };
+        let spec = self.task_spec(nth);
         let task = self
             .store
             .write(&Actor::Cli, |tx| tx.add_task(&spec))
@@ -217,6 +217,17 @@ impl World {
             self.checker.to_verify.insert(task);
         }
         task
+    }
+
+    pub(super) fn task_spec(&mut self, nth: usize) -> TaskSpec {
+        TaskSpec {
+            key: Some(format!("t{nth}").parse().expect("a key")),
+            title: format!("task {nth}"),
+            run: Some("true".to_owned()),
+            verify: self.rng.chance(25).then(|| "true".to_owned()),
+            priority: self.rng.below(3) as i64,
+            ..TaskSpec::default()
+        }
     }
 
     pub(super) fn settings(&mut self) -> Settings {
@@ -277,7 +288,7 @@ impl World {
     /// Nobody meddles any more: every batch that has a conductor must come to its end, and every attempt to its own.
     pub(super) fn calm_down(&mut self) {
         self.busy = 0;
-        self.faults = 0;
+        (self.faults, self.refusals) = (0, 0);
         self.say(|| "calm".to_owned());
         // What still has no conductor gets one, or is left to whoever waits for it.
         for which in 0..self.conductors.len() {
@@ -388,7 +399,7 @@ impl World {
         let owner = self
             .conductors
             .iter()
-            .position(|c| c.core.is_some() && c.batch == agent.batch);
+            .position(|c| c.batch == agent.batch && c.looks_after(agent.task));
         let alone = matches!(end, AttemptEnd::Lost)
             || owner.is_none()
             || self.by_chance && self.rng.chance(5);
@@ -442,12 +453,60 @@ impl World {
     }
 }
 
-/// An empty store. Its tables are copied from one that was made once: making them takes as long as twenty steps.
-fn fresh_store() -> Store {
-    thread_local! {
-        static EMPTY: Store = Store::in_memory().expect("memory is left");
+thread_local! {
+    /// A store that a world of this thread has left, with nothing in it.
+    static LEFT: Cell<Option<Store>> = const { Cell::new(None) };
+}
+
+/// What empties a store, without what makes sure that the log is only ever added to.
+const EMPTY: &str = "DELETE FROM comment; DELETE FROM link; DELETE FROM blocker; DELETE FROM dependency;
+     DELETE FROM worktree; DELETE FROM batch_task; DELETE FROM attempt; DELETE FROM batch; DELETE FROM task;
+     DELETE FROM event; DELETE FROM github_cache;";
+
+/// The store of a world. It is used again by the next world of the thread: making the tables and preparing the
+/// statements takes longer than all that happens in a world.
+pub(super) struct Kept(Option<Store>);
+
+impl Kept {
+    fn empty() -> Self {
+        Self(Some(LEFT.take().unwrap_or_else(|| {
+            let mut store = Store::in_memory().expect("memory is left");
+            let guard = "DROP TRIGGER event_is_append_only_delete";
+            run_sql(&mut store, guard).expect("the log has its guard");
+            store
+        })))
     }
-    EMPTY.with(|empty| empty.copy_in_memory().expect("memory is left"))
+}
+
+impl Deref for Kept {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        self.0.as_ref().expect("it is given up at the end alone")
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Store {
+        self.0.as_mut().expect("it is given up at the end alone")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(mut store) = self.0.take()
+            && !std::thread::panicking()
+            && run_sql(&mut store, EMPTY).is_ok()
+        {
+            LEFT.set(Some(store));
+        }
+    }
+}
+
+fn run_sql(store: &mut Store, sql: &str) -> Result<()> {
+    store.write(&Actor::System, |tx| {
+        tx.conn.execute_batch(sql).doing("prepare a world")
+    })
 }
 
 /// A supervisor that nobody has seen before, of this process's own pid namespace and boot.
