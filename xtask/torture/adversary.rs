@@ -12,15 +12,17 @@ use cf_conductor::fault::{POINTS, Place};
 use cf_testkit::github::ScriptedGithub;
 use cf_testkit::{Signal, process};
 
-use crate::check::Said;
 use crate::ground::{Ground, Started};
 use crate::rng::Rng;
+use crate::said::{Said, Word, now_ms};
 
 /// A command of which only the end is looked at, later.
 struct Aside {
     started: Started,
-    /// What it says to be so when it succeeds.
-    said: Option<Said>,
+    /// What it says to be so when it succeeds, and when it began.
+    said: Option<(Word, i64)>,
+    /// When it was seen to have ended.
+    ended_ms: Option<i64>,
     /// Whether it was killed on purpose.
     killed: bool,
 }
@@ -76,6 +78,7 @@ impl<'a> Adversary<'a> {
         while Instant::now() < end {
             sleep(Duration::from_millis(self.rng.within(2, tempo)));
             self.let_go(false);
+            self.note_ends();
             if self.rng.once_in(12) {
                 self.wake_everybody();
             }
@@ -133,6 +136,9 @@ impl<'a> Adversary<'a> {
         if rng.once_in(6) {
             flags.push("--on-failure=stop".to_owned());
         }
+        if self.ground.has_trees() && !rng.once_in(5) {
+            flags.push("--isolation=worktree".to_owned());
+        }
         flags
     }
 
@@ -184,16 +190,27 @@ impl<'a> Adversary<'a> {
     }
 
     /// Starts a command beside, whose end is looked at later.
-    fn aside(&mut self, args: &[&str], said: Option<Said>) -> Result<(), String> {
+    fn aside(&mut self, args: &[&str], word: Option<Word>) -> Result<(), String> {
         self.say(args.join(" "));
         let mut command = self.ground.cf(args, None);
+        let begun = now_ms();
         let started = self.ground.start(&mut command)?;
         self.asides.push(Aside {
             started,
-            said,
+            said: word.map(|word| (word, begun)),
+            ended_ms: None,
             killed: false,
         });
         Ok(())
+    }
+
+    /// Writes down which commands have ended by now.
+    fn note_ends(&mut self) {
+        for aside in &mut self.asides {
+            if aside.ended_ms.is_none() && !aside.started.running() {
+                aside.ended_ms = Some(now_ms());
+            }
+        }
     }
 
     fn conductor(&mut self) -> Option<u32> {
@@ -225,12 +242,14 @@ impl<'a> Adversary<'a> {
             7 | 8 => self.pause(conductor),
             9 | 10 => self.burst()?,
             11..=14 => self.set_status()?,
-            15 => self.of_one_task(&["tasks", "delete", "?", "--force"])?,
+            15 => self.say_of_one_task(&["tasks", "delete", "?", "--force"], Word::Deleted)?,
             16 => {
                 let priority = format!("--priority={}", self.rng.within(0, 5));
                 self.of_one_task(&["tasks", "edit", "?", &priority])?;
             }
-            17 => self.of_one_task(&["blocker", "ask", "and now?", "--task", "?"])?,
+            17 => {
+                self.say_of_one_task(&["blocker", "ask", "and now?", "--task", "?"], Word::Asked)?;
+            }
             18 | 19 => self.answer()?,
             20 => self.of_one_task(&["work", "stop", "?"])?,
             21 => self.of_one_task(&["work", "stop", "?", "--hold"])?,

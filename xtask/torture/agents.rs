@@ -22,6 +22,8 @@ hold() {
 hold agent
 echo "began $CF_ATTEMPT_ID $CF_TASK_KEY $$" >> "@/book"
 ended() { echo "ended $CF_ATTEMPT_ID $CF_TASK_KEY $1" >> "@/book"; exit "$1"; }
+in_tree() { [ "$(pwd -P)" != "$(cd "$CF_WORKSPACE" && pwd -P)" ]; }
+in_tree && echo "$CF_TASK_KEY" > "made.$CF_ATTEMPT_ID" && echo "worked $CF_ATTEMPT_ID" >> "@/book"
 nth() { mkdir "@/nth.$CF_TASK_KEY.$1" 2>/dev/null; }
 "#;
 
@@ -63,6 +65,11 @@ impl Task {
 
     pub(crate) fn verified(mut self, books: &Path, body: &str) -> Self {
         self.verify = Some(format!(". {}/verify.sh\n{body}", books.display()));
+        self
+    }
+
+    pub(crate) const fn with_issue(mut self, issue: u64) -> Self {
+        self.issue = Some(issue);
         self
     }
 
@@ -112,7 +119,7 @@ pub(crate) fn tasks(rng: &mut Rng, books: &Path, linked: bool) -> Vec<Task> {
     for n in 0..count {
         let folder = books.display();
         let nap = nap(rng);
-        let body = match rng.within(0, 16) {
+        let body = match rng.within(0, 18) {
             0 => format!("nth 1 && ended 3\n{nap}\nended 0"),
             1 => format!("{nap}\nnth 1 && {{ cf blocker ask 'which way?'; ended 0; }}\nended 0"),
             2 => format!("trap '' TERM\n{nap}\n{nap}\n{nap}\nended 0"),
@@ -127,6 +134,12 @@ pub(crate) fn tasks(rng: &mut Rng, books: &Path, linked: bool) -> Vec<Task> {
                 "for n in 1 2 3 4 5 6; do (sleep 0.1; setsid sleep 60) & done\n{nap}\nended 0"
             ),
             11 => format!("setsid sh -c 'exec 9>&-; sleep 60' >/dev/null 2>&1 &\n{nap}\nended 0"),
+            12 => format!(
+                "{nap}\nin_tree && git add --all && git commit --quiet -m 'by the agent'\n{nap}\nended 0"
+            ),
+            13 => format!(
+                "in_tree && git checkout --quiet --detach\n{nap}\nin_tree && git add --all\n{nap}\nended 0"
+            ),
             _ => format!("{nap}\nended 0"),
         };
         let mut task = Task::new(books, &format!("t{n}"), &body);

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 
 use crate::ground::Ground;
 use crate::replay::Replay;
+use crate::said::{Said, unheard};
 
 /// How long supervisors may take to end when nothing is left for them to do.
 const LAST_WAY: Duration = Duration::from_secs(8);
@@ -22,12 +23,6 @@ struct Attempt {
     end: Option<String>,
     success: bool,
     stage: String,
-}
-
-/// A status that somebody set, and was told that it is so.
-pub(crate) struct Said {
-    pub(crate) task: String,
-    pub(crate) status: String,
 }
 
 /// Everything that is wrong. Nothing may run any more when it is asked.
@@ -70,23 +65,12 @@ fn of_the_store(
     let replay = Replay::of(store)?;
     faults.extend(replay.faults.iter().cloned());
     faults.extend(replay.differences(store)?);
-    for said in said {
-        let heard = replay
-            .tasks
-            .values()
-            .filter(|task| task.key.as_deref() == Some(&said.task))
-            .any(|task| task.ever.contains(&said.status));
-        if !heard {
-            faults.push(format!(
-                "{} was set {} and the log does not know of it",
-                said.task, said.status
-            ));
-        }
-    }
+    faults.extend(unheard(said, &replay));
     let attempts = attempts(store)?;
     of_the_processes(ground, &attempts, faults);
     of_the_books(ground, &attempts, &replay, faults);
     of_the_batches(store, faults)?;
+    faults.extend(ground.faults_of_trees(store)?);
     Ok(())
 }
 

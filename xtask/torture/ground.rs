@@ -13,6 +13,7 @@ use cf_testkit::process;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::agents;
+use crate::trees::{self, Checkout};
 
 /// How long a command may take that does not wait for agents.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -27,6 +28,8 @@ pub(crate) struct Kind {
     pub(crate) small_disk: bool,
     /// Everything runs as a user of its own, whose processes can be limited. Needs root.
     pub(crate) user: Option<u32>,
+    /// The workspace is a repository, and agents work in worktrees of it.
+    pub(crate) repository: bool,
 }
 
 /// A workspace and everything around it.
@@ -40,6 +43,8 @@ pub(crate) struct Ground {
     strangers: Vec<Child>,
     mounted: bool,
     outputs: u64,
+    /// The user's checkout before anything happened, where there is one.
+    checkout: Option<Checkout>,
 }
 
 /// A command that was started and leaves its output in a file.
@@ -109,6 +114,7 @@ impl Ground {
             strangers: Vec::new(),
             mounted: false,
             outputs: 0,
+            checkout: None,
         };
         if kind.small_disk {
             let mut mount = Command::new("mount");
@@ -128,6 +134,9 @@ impl Ground {
                 chown(base.join(folder), Some(user), Some(user)).map_err(told)?;
             }
             fs::set_permissions(&ground.root, fs::Permissions::from_mode(0o755)).map_err(told)?;
+        }
+        if kind.repository {
+            ground.checkout = Some(trees::make(&ground)?);
         }
         ground.must(&["init"])?;
         ground.strangers = ground.start_strangers().map_err(told)?;
@@ -165,6 +174,63 @@ impl Ground {
             .iter_mut()
             .filter_map(|child| child.try_wait().ok().flatten())
             .count()
+    }
+
+    /// Whether agents work in worktrees here.
+    pub(crate) const fn has_trees(&self) -> bool {
+        self.checkout.is_some()
+    }
+
+    /// From now on the checkout is changed by whoever owns it.
+    pub(crate) fn give_up_checkout(&mut self) {
+        self.checkout = None;
+    }
+
+    /// What is wrong with the repository, where there is one.
+    pub(crate) fn faults_of_trees(&self, store: &Connection) -> rusqlite::Result<Vec<String>> {
+        match &self.checkout {
+            Some(before) => trees::faults(self, store, before),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Gives a file to the user as whom everything runs.
+    pub(crate) fn own(&self, path: &Path) -> io::Result<()> {
+        match self.kind.user {
+            Some(user) => chown(path, Some(user), Some(user)),
+            None => Ok(()),
+        }
+    }
+
+    /// What git prints in the workspace, as its owner.
+    pub(crate) fn git(&self, args: &[&str]) -> Result<String, String> {
+        let mut command = Command::new("git");
+        command
+            .arg("--no-optional-locks")
+            .args(args)
+            .env_clear()
+            .env("HOME", self.base.join("home"))
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .current_dir(&self.root)
+            .stdin(Stdio::null());
+        if let Some(user) = self.kind.user {
+            command.uid(user).gid(user);
+        }
+        let output = command.output().map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(format!(
+            "git {}: {}",
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        ))
+    }
+
+    /// Whether an agent made its file.
+    pub(crate) fn has_worked(&self, attempt: &str) -> bool {
+        let worked = format!("worked {attempt}");
+        self.book("book").lines().any(|line| line == worked)
     }
 
     /// A call of `cf` in the workspace, under these limits of the shell (`ulimit`), if any.

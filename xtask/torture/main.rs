@@ -11,6 +11,8 @@ mod points;
 mod replay;
 mod rng;
 mod rounds;
+mod said;
+mod trees;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

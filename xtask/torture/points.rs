@@ -1,5 +1,7 @@
 //! The walk: `cf` is made to die once at every named point, is started again, and must come to the same end.
 
+mod beside;
+
 use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
@@ -8,10 +10,10 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use cf_conductor::fault::{POINTS, Place};
+use cf_testkit::github::ScriptedGithub;
 use cf_testkit::process;
-use rusqlite::Connection;
 
-use crate::agents::Task;
+use crate::agents::{REPO, Task};
 use crate::check;
 use crate::ground::{Ground, Kind, PATIENCE, Started};
 
@@ -20,9 +22,6 @@ const AT_ONCE: usize = 4;
 
 /// How long a batch may take in all, with what dies in it.
 const LONGEST: Duration = Duration::from_secs(90);
-
-/// The schema that a database is migrated from.
-const OLD_SCHEMA: &str = include_str!("../../crates/cf-conductor/migrations/V1__initial.sql");
 
 /// What happens around the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +32,16 @@ enum Tale {
     Resumed,
     /// A batch that is stopped, after one of its tasks was.
     Stopped,
+    /// The work of agents in worktrees of a repository.
+    Trees,
+    /// A batch whose tasks have issues, of which one is closed and one is commented on.
+    Followed,
     /// A command that meets an old database.
     Migrated,
+    /// An import of a plan.
+    Imported,
+    /// A merge of finished work.
+    Merged,
 }
 
 impl Tale {
@@ -42,6 +49,14 @@ impl Tale {
         let about = |words: &[&str]| words.iter().any(|word| point.ends_with(word));
         if point.starts_with("migrate.") {
             Self::Migrated
+        } else if about(&["TASK_CREATED"]) {
+            Self::Imported
+        } else if about(&["TASK_STATUS_CHANGED", "merge.merged"]) {
+            Self::Merged
+        } else if point.starts_with("tree.") {
+            Self::Trees
+        } else if about(&["BATCH_TASK_CONTEXT", "context.told"]) || point.starts_with("look.") {
+            Self::Followed
         } else if about(&["BATCH_RESUMED", "ATTEMPT_ADOPTED", "adopted"]) {
             Self::Resumed
         } else if about(&["BATCH_STOP_REQUESTED", "CANCELLED"]) {
@@ -109,17 +124,33 @@ pub(crate) fn walk(cf: &Path, folder: &Path, only: Option<&str>) -> u64 {
 
 fn one(cf: &Path, base: &Path, point: &str, action: &str) -> Result<(), Vec<String>> {
     let alone = |fault: String| vec![fault];
-    let quiet = vec![("CF_RECONCILE_GITHUB".to_owned(), "false".to_owned())];
-    let mut ground = Ground::new(base, cf, Kind::default(), quiet).map_err(alone)?;
+    let tale = Tale::of(point);
+    let kind = Kind {
+        repository: matches!(tale, Tale::Trees | Tale::Merged),
+        ..Kind::default()
+    };
+    let github = (tale == Tale::Followed).then(ScriptedGithub::start);
+    let surroundings = match &github {
+        Some(github) => {
+            (1..=2).for_each(|issue| github.issue(REPO, issue));
+            let named = |(name, value): (&str, String)| (name.to_owned(), value);
+            github.environment().map(named).to_vec()
+        }
+        None => vec![("CF_RECONCILE_GITHUB".to_owned(), "false".to_owned())],
+    };
+    let mut ground = Ground::new(base, cf, kind, surroundings).map_err(alone)?;
     let mut walk = Walk {
         fault: format!("{point}:{action}"),
-        tale: Tale::of(point),
+        tale,
+        github: github.as_ref(),
         ground: &mut ground,
         conductor: None,
         done: Vec::new(),
     };
     let mut faults: Vec<String> = match walk.tale {
         Tale::Migrated => walk.migrate(),
+        Tale::Imported => walk.import(),
+        Tale::Merged => walk.merge(),
         _ => walk.batch(),
     }
     .err()
@@ -142,6 +173,7 @@ fn one(cf: &Path, base: &Path, point: &str, action: &str) -> Result<(), Vec<Stri
 struct Walk<'a> {
     fault: String,
     tale: Tale,
+    github: Option<&'a ScriptedGithub>,
     ground: &'a mut Ground,
     conductor: Option<Started>,
     /// What people have done already.
@@ -181,6 +213,13 @@ impl Walk<'_> {
             task("leaves", "(setsid sleep 60 &)\nended 0"),
             task("last", "ended 0").after("asks"),
         ];
+        if self.tale == Tale::Followed {
+            let talked = task("talked", "until [ -e go ]; do sleep 0.05; done\nended 0");
+            tasks.push(talked.with_issue(2));
+            for skipped in tasks.iter_mut().filter(|task| task.key == "skipped") {
+                skipped.issue = Some(1);
+            }
+        }
         if self.tale == Tale::Resumed {
             tasks.push(task(
                 "long",
@@ -242,6 +281,9 @@ impl Walk<'_> {
                 "--wait-for-blockers=60s",
                 "--reconcile-interval=1s",
             ]);
+            if self.tale == Tale::Trees {
+                args.push("--isolation=worktree");
+            }
             return self.start(&args);
         }
         let id = self.ground.texts("SELECT id FROM batch").join("");
@@ -281,6 +323,9 @@ impl Walk<'_> {
             }
             return Ok(());
         }
+        if let Some(github) = self.github {
+            self.readers(github)?;
+        }
         for (task, status) in [("skipped", "DONE"), ("back", "READY")] {
             if self.due(task, task) {
                 self.ground
@@ -293,6 +338,27 @@ impl Walk<'_> {
             if let Some(conductor) = &self.conductor {
                 process::kill9(conductor.child.id());
             }
+            fs::write(self.ground.root.join("go"), "").map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// What people do on GitHub: one issue is closed, and another is commented on, whose agent goes on when that is
+    /// known here.
+    fn readers(&mut self, github: &ScriptedGithub) -> Result<(), String> {
+        if self.due("skipped", "skipped") {
+            github.close(REPO, 1, Some("COMPLETED"));
+            self.done.push("skipped");
+        }
+        if self.due("talked", "talked") {
+            github.comment(REPO, 2, "have a look");
+            self.done.push("talked");
+        }
+        let known = self.ground.texts("SELECT body FROM comment").len();
+        if known > 1 {
+            return Err(format!("one comment was stored {known} times"));
+        }
+        if known == 1 {
             fs::write(self.ground.root.join("go"), "").map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -325,53 +391,6 @@ impl Walk<'_> {
                 .map(Started::text)
                 .unwrap_or_default();
             return Err(format!("the batch ended {batch}; {wrong:?}\n{text}"));
-        }
-        Ok(())
-    }
-
-    /// Commands that meet an old database: the first one dies, the second finds everything in order.
-    fn migrate(&mut self) -> Result<(), String> {
-        let told = |error: rusqlite::Error| error.to_string();
-        let path = self.ground.root.join(".cf/state.db");
-        let history: (i64, String, String, String) = self
-            .ground
-            .store()
-            .and_then(|store| {
-                store.query_row(
-                    "SELECT version, name, applied_on, checksum FROM refinery_schema_history WHERE version = 1",
-                    [],
-                    |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
-                )
-            })
-            .map_err(told)?;
-        let table: String = self
-            .ground
-            .texts("SELECT sql FROM sqlite_schema WHERE name = 'refinery_schema_history'")
-            .join("");
-        for end in ["", "-wal", "-shm"] {
-            let _ = fs::remove_file(path.with_extension(format!("db{end}")));
-        }
-        let old = Connection::open(&path).map_err(told)?;
-        old.execute_batch(OLD_SCHEMA)
-            .and_then(|()| old.execute_batch(&table))
-            .and_then(|()| {
-                old.execute(
-                    "INSERT INTO refinery_schema_history VALUES (?1, ?2, ?3, ?4)",
-                    history,
-                )
-            })
-            .map_err(told)?;
-        drop(old);
-        let mut first = self.start(&["tasks", "add", "one"])?;
-        if first
-            .wait(PATIENCE)
-            .is_none_or(|ended| ended.code.is_some())
-        {
-            return Err(format!("it did not die:\n{}", first.text()));
-        }
-        self.ground.must(&["tasks", "add", "two"])?;
-        if !path.with_extension("db.v1").exists() {
-            return Err("there is no copy of the old database".to_owned());
         }
         Ok(())
     }

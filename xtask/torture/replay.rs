@@ -9,12 +9,18 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(crate) struct Task {
     pub(crate) key: Option<String>,
-    status: String,
+    pub(crate) status: String,
     version: i64,
     deleted: bool,
     by: String,
-    /// Every status that it ever had.
-    pub(crate) ever: BTreeSet<String>,
+    /// Every status that it had, and since when.
+    times: Vec<(i64, String)>,
+    /// The event that gave it its status.
+    seq: i64,
+    /// The last event that answered or resolved a question about it.
+    answered: i64,
+    /// An attempt whose success nobody has disputed: what its batch writes next is DONE.
+    succeeded: Option<String>,
     /// The attempt that is open.
     open: Option<String>,
     /// The attempt that ended last.
@@ -37,20 +43,33 @@ pub(crate) struct Replay {
     horizon: i64,
     /// Attempts of whose end the log tells, where it is whole.
     ended: BTreeSet<String>,
+    /// The log itself, in its order.
+    pub(crate) events: Vec<Event>,
+    /// Batches, and when each was begun or resumed last.
+    taken_up: BTreeMap<String, i64>,
+    /// Attempts that asked, reported FAILED, or were told to end: they have no success.
+    disputed: BTreeSet<String>,
+    /// Attempts whose verification was begun.
+    verified: BTreeSet<String>,
+    /// Tasks with a verification, without which there is no success.
+    to_verify: BTreeSet<String>,
 }
 
-struct Event {
-    seq: i64,
-    kind: String,
-    task: Option<String>,
+/// One line of the log.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) seq: i64,
+    pub(crate) at_ms: i64,
+    pub(crate) kind: String,
+    pub(crate) task: Option<String>,
     batch: Option<String>,
     attempt: Option<String>,
-    actor: String,
+    pub(crate) actor: String,
     data: Value,
 }
 
 impl Event {
-    fn text(&self, name: &str) -> &str {
+    pub(crate) fn text(&self, name: &str) -> &str {
         self.data[name].as_str().unwrap_or_default()
     }
 }
@@ -66,29 +85,55 @@ impl Replay {
             )?,
             ..Self::default()
         };
+        let mut statement = store.prepare("SELECT id FROM task WHERE verify IS NOT NULL")?;
+        let tasks = statement.query_map([], |row| row.get(0))?;
+        replay.to_verify = tasks.collect::<rusqlite::Result<_>>()?;
         let mut statement = store.prepare(
-            "SELECT seq, type, task, batch, attempt, actor, data FROM event ORDER BY seq",
+            "SELECT seq, at_ms, type, task, batch, attempt, actor, data FROM event ORDER BY seq",
         )?;
         let events = statement.query_map([], |row| {
             Ok(Event {
                 seq: row.get(0)?,
-                kind: row.get(1)?,
-                task: row.get(2)?,
-                batch: row.get(3)?,
-                attempt: row.get(4)?,
-                actor: row.get(5)?,
-                data: serde_json::from_str(&row.get::<_, String>(6)?).unwrap_or_default(),
+                at_ms: row.get(1)?,
+                kind: row.get(2)?,
+                task: row.get(3)?,
+                batch: row.get(4)?,
+                attempt: row.get(5)?,
+                actor: row.get(6)?,
+                data: serde_json::from_str(&row.get::<_, String>(7)?).unwrap_or_default(),
             })
         })?;
-        for event in events {
-            replay.take(&event?);
+        let events: Vec<Event> = events.collect::<rusqlite::Result<_>>()?;
+        for event in &events {
+            replay.take(event);
         }
+        replay.events = events;
         Ok(replay)
     }
 
     /// Whether the log tells of an attempt's end, with everything that came of it.
     pub(crate) fn ended(&self, attempt: &str) -> bool {
         self.horizon == 0 || self.ended.contains(attempt)
+    }
+
+    /// Whether a task of this key had this status at some time in between, or may have had it where the log was pruned.
+    pub(crate) fn had(&self, key: &str, status: &str, (from, to): (i64, i64)) -> bool {
+        let whole = |event: &&Event| event.seq >= self.horizon;
+        if self.horizon > 0
+            && self
+                .events
+                .iter()
+                .find(whole)
+                .is_none_or(|event| from < event.at_ms)
+        {
+            return true;
+        }
+        let of_key = |task: &&Task| task.key.as_deref() == Some(key);
+        self.tasks.values().filter(of_key).any(|task| {
+            let ends = task.times.iter().skip(1).map(|(at, _)| *at);
+            let mut spans = task.times.iter().zip(ends.chain([i64::MAX]));
+            spans.any(|((since, was), until)| was == status && *since <= to && until >= from)
+        })
     }
 
     fn fault(&mut self, event: &Event, what: &str) {
@@ -104,6 +149,11 @@ impl Replay {
     }
 
     fn take(&mut self, event: &Event) {
+        if let ("BATCH_STARTED" | "BATCH_RESUMED", Some(batch)) =
+            (event.kind.as_str(), &event.batch)
+        {
+            self.taken_up.insert(batch.clone(), event.seq);
+        }
         let Some(id) = &event.task else { return };
         if let Some(batch) = &event.batch
             && let Some(outcome) = outcome(event)
@@ -113,11 +163,30 @@ impl Replay {
         }
         let mut wrong = None;
         let mut applied = None;
+        let disputed = event
+            .attempt
+            .as_ref()
+            .filter(|_| match event.kind.as_str() {
+                "BLOCKER_ASKED" | "TASK_STOP_REQUESTED" | "BATCH_TASK_STOPPING" => true,
+                "ATTEMPT_REPORTED" => event.text("status") == "FAILED",
+                _ => false,
+            });
+        self.disputed.extend(disputed.cloned());
+        if event.kind == "ATTEMPT_VERIFYING" {
+            self.verified.extend(event.attempt.clone());
+        }
+        let is_success = event.data["success"] == true
+            && event.text("end") == "exited"
+            && event.attempt.as_ref().is_some_and(|attempt| {
+                !self.disputed.contains(attempt)
+                    && (self.verified.contains(attempt) || !self.to_verify.contains(id))
+            });
         let task = self.tasks.entry(id.clone()).or_default();
         match event.kind.as_str() {
             "TASK_CREATED" => {
                 event.text("status").clone_into(&mut task.status);
-                task.ever.insert(task.status.clone());
+                task.times.push((event.at_ms, task.status.clone()));
+                task.seq = event.seq;
                 task.version = 1;
                 task.key = event.data["key"].as_str().map(str::to_owned);
                 task.by.clone_from(&event.actor);
@@ -135,13 +204,19 @@ impl Replay {
                 if task.status == "DONE" && event.actor.starts_with("batch:") {
                     wrong = Some("a batch took up again what was done".to_owned());
                 }
-                if event.actor.starts_with("batch:") {
+                if let Some(batch) = event.actor.strip_prefix("batch:") {
                     applied = task.last.take();
+                    let taken_up = self.taken_up.get(batch).copied().unwrap_or_default();
+                    // What came before its status, and gave a reason, may be gone from the log.
+                    if task.seq >= self.horizon {
+                        wrong = task.refuses(event.text("to"), &event.actor, taken_up);
+                    }
                 } else if !event.actor.starts_with("attempt:") {
                     task.done = false;
                 }
                 event.text("to").clone_into(&mut task.status);
-                task.ever.insert(task.status.clone());
+                task.times.push((event.at_ms, task.status.clone()));
+                (task.seq, task.succeeded) = (event.seq, None);
                 task.version = version;
                 task.by.clone_from(&event.actor);
                 // What asked for more may be gone from the log, but not the status that came of it.
@@ -150,6 +225,7 @@ impl Replay {
             "TASK_DELETED" => {
                 task.deleted = true;
                 task.version += 1;
+                task.succeeded = None;
                 task.by.clone_from(&event.actor);
             }
             "BATCH_TASK_STARTED" => {
@@ -171,11 +247,19 @@ impl Replay {
                 if event.seq >= self.horizon {
                     self.ended.extend(event.attempt.clone());
                 }
+                if is_success
+                    && task.seq >= self.horizon
+                    && task.status == "IN_PROGRESS"
+                    && task.by.starts_with("batch:")
+                {
+                    task.succeeded.clone_from(&event.attempt);
+                }
                 if event.text("end") != "unclean" {
                     task.open = None;
                 }
             }
             "ATTEMPT_CLEANED" => task.open = None,
+            "BLOCKER_ANSWERED" | "BLOCKER_RESOLVED" => task.answered = event.seq,
             "BATCH_TASK_COMPLETED" => task.done = true,
             _ => {}
         }
@@ -247,6 +331,36 @@ impl Replay {
     }
 }
 
+impl Task {
+    /// Why a batch, which was begun or resumed at an event, may not write a status over what the task is: somebody has
+    /// said so since, and the outside world wins.
+    fn refuses(&self, to: &str, by: &str, taken_up: i64) -> Option<String> {
+        let of_a_batch = ["batch:", "attempt:", "system"];
+        let is_theirs = of_a_batch.iter().any(|by| self.by.starts_with(by));
+        if let Some(attempt) = &self.succeeded
+            && to != "DONE"
+        {
+            return Some(format!("the success of attempt {attempt} was made {to}"));
+        }
+        let seen = match (self.status.as_str(), to) {
+            ("READY", "IN_PROGRESS") => true,
+            // What a batch claimed ends with what became of it.
+            ("IN_PROGRESS", _) => is_theirs,
+            ("BLOCKED", "READY") => self.seq < taken_up || self.answered > self.seq || is_theirs,
+            // Its own word about an attempt that it took over keeps no task from its turn.
+            ("FAILED", "READY") => self.seq < taken_up || self.by == by,
+            ("BACKLOG", "READY") => self.seq < taken_up,
+            _ => false,
+        };
+        (!seen).then(|| {
+            format!(
+                "{} made it {}, and a batch made that {to} without having been told to",
+                self.by, self.status
+            )
+        })
+    }
+}
+
 /// The outcome that an event gives, if it is about one.
 fn outcome(event: &Event) -> Option<&'static str> {
     Some(match event.kind.as_str() {
@@ -272,11 +386,11 @@ mod tests {
         let store = Connection::open_in_memory().unwrap();
         store
             .execute_batch(
-                "CREATE TABLE event (seq INTEGER PRIMARY KEY, type, task, batch, attempt, actor, data);
-                 CREATE TABLE task (id, status, version, deleted_at_ms, status_by);
+                "CREATE TABLE event (seq INTEGER PRIMARY KEY, at_ms DEFAULT 0, type, task, batch, attempt, actor, data);
+                 CREATE TABLE task (id, status, version, deleted_at_ms, status_by, verify);
                  CREATE TABLE batch_task (batch, task, outcome);
-                 CREATE TABLE event_horizon (seq);
-                 INSERT INTO task VALUES ('t', 'DONE', 3, NULL, 'batch:b');",
+                  CREATE TABLE event_horizon (seq);
+                 INSERT INTO task VALUES ('t', 'DONE', 3, NULL, 'batch:b', NULL);",
             )
             .unwrap();
         for (kind, actor, data) in events {
@@ -298,7 +412,11 @@ mod tests {
             r#"{"from":"READY","to":"IN_PROGRESS","version":2}"#,
         ),
         ("BATCH_TASK_STARTED", "batch:b", "{}"),
-        ("ATTEMPT_ENDED", "batch:b", r#"{"end":"exited"}"#),
+        (
+            "ATTEMPT_ENDED",
+            "batch:b",
+            r#"{"end":"exited","success":true}"#,
+        ),
         (
             "TASK_STATUS_CHANGED",
             "batch:b",
@@ -348,6 +466,24 @@ mod tests {
             1,
             "the newest status must stay"
         );
+    }
+
+    #[test]
+    fn a_word_from_outside_that_a_batch_writes_over_is_found() {
+        let mut life = LIFE.to_vec();
+        let word = r#"{"from":"IN_PROGRESS","to":"FAILED","version":3}"#;
+        life[3] = ("TASK_STATUS_CHANGED", "cli", word);
+        life[4].2 = r#"{"from":"FAILED","to":"READY","version":4}"#;
+        let replay = Replay::of(&store(&life)).unwrap();
+        assert_eq!(replay.faults.len(), 1, "{:?}", replay.faults);
+    }
+
+    #[test]
+    fn a_success_that_is_not_stored_is_found() {
+        let mut life = LIFE.to_vec();
+        life[4].2 = r#"{"from":"IN_PROGRESS","to":"READY","version":3}"#;
+        let replay = Replay::of(&store(&life)).unwrap();
+        assert_eq!(replay.faults.len(), 1, "{:?}", replay.faults);
     }
 
     #[test]

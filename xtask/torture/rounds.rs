@@ -69,6 +69,7 @@ fn one(options: &Options, base: &Path, round: u64) -> Result<String, Vec<String>
     let kind = Kind {
         small_disk: root && rng.once_in(3),
         user: (root && rng.once_in(2)).then_some(USER),
+        repository: rng.once_in(2),
     };
     let github = rng.once_in(3).then(ScriptedGithub::start);
     let mut extra = Vec::new();
@@ -113,9 +114,10 @@ fn one(options: &Options, base: &Path, round: u64) -> Result<String, Vec<String>
             .join("");
         ground.remove();
         return Ok(format!(
-            "{} deeds, {} tasks, {attempts}",
+            "{} deeds, {} tasks{}, {attempts}",
             did.len(),
-            tasks.len()
+            tasks.len(),
+            if kind.repository { " in worktrees" } else { "" }
         ));
     }
     faults.extend(ground.supervisors().iter().map(|pid| {

@@ -1,9 +1,8 @@
 //! Named points at which this program can be made to die, so that tests crash it at every step of the recovery
 //! protocol on purpose.
 //!
-//! The rows of `docs/recovery.md` have their points, but for those of worktrees, GitHub and imports: an intent or an
-//! outcome is an event, with one point inside the transaction that stores it and one after the commit; an effect has a
-//! point of its own. [`POINTS`] lists them all.
+//! The rows of `docs/recovery.md` have their points: an intent or an outcome is an event, with one point inside the
+//! transaction that stores it and one after the commit; an effect has a point of its own. [`POINTS`] lists them all.
 //! A program without the feature `fault-points` has no points: the calls compile to nothing, and no environment
 //! variable is read. Release builds cannot have the feature.
 //!
@@ -54,6 +53,8 @@ const fn supervisor(name: &'static str) -> Point {
 pub const POINTS: &[Point] = &[
     conductor("migrate.copied"),
     conductor("migrate.migrated"),
+    conductor("stored.TASK_CREATED"),
+    conductor("committed.TASK_CREATED"),
     conductor("stored.BATCH_STARTED"),
     conductor("committed.BATCH_STARTED"),
     conductor("stored.BATCH_RESUMED"),
@@ -66,6 +67,9 @@ pub const POINTS: &[Point] = &[
     conductor("supervisor.ready"),
     conductor("stored.BATCH_TASK_STARTED"),
     conductor("committed.BATCH_TASK_STARTED"),
+    conductor("tree.made"),
+    conductor("tree.stored"),
+    conductor("tree.branched"),
     conductor("launch.prepared"),
     conductor("launch.sent"),
     supervisor("gate.job"),
@@ -76,6 +80,12 @@ pub const POINTS: &[Point] = &[
     supervisor("end.recorded"),
     supervisor("end.told"),
     conductor("end.heard"),
+    conductor("tree.committed"),
+    conductor("tree.rescued"),
+    conductor("tree.removed"),
+    conductor("merge.merged"),
+    conductor("stored.TASK_STATUS_CHANGED"),
+    conductor("committed.TASK_STATUS_CHANGED"),
     conductor("stored.ATTEMPT_VERIFYING"),
     conductor("committed.ATTEMPT_VERIFYING"),
     supervisor("verify.recorded"),
@@ -106,6 +116,11 @@ pub const POINTS: &[Point] = &[
     conductor("committed.BATCH_TASK_BLOCKED"),
     conductor("stored.BATCH_TASK_REQUEUED"),
     conductor("committed.BATCH_TASK_REQUEUED"),
+    conductor("look.arrived"),
+    conductor("look.stored"),
+    conductor("stored.BATCH_TASK_CONTEXT"),
+    conductor("committed.BATCH_TASK_CONTEXT"),
+    conductor("context.told"),
     conductor("stored.BATCH_COMPLETED"),
     conductor("committed.BATCH_COMPLETED"),
     conductor("stored.BATCH_CANCELLED"),

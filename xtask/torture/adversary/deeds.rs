@@ -9,7 +9,7 @@ use cf_testkit::{Signal, process};
 
 use super::Adversary;
 use crate::agents::REPO;
-use crate::check::Said;
+use crate::said::Word;
 
 const STATUSES: [&str; 5] = ["DONE", "FAILED", "READY", "BLOCKED", "BACKLOG"];
 
@@ -148,11 +148,8 @@ impl Adversary<'_> {
     pub(super) fn set_status(&mut self) -> Result<(), String> {
         let task = self.rng.pick(&self.keys).cloned().unwrap_or_default();
         let status = self.rng.pick(&STATUSES).copied().unwrap_or("DONE");
-        let said = Said {
-            task: task.clone(),
-            status: status.to_owned(),
-        };
-        self.aside(&["tasks", "set", "status", &task, status], Some(said))
+        let word = Word::Status(task.clone(), status.to_owned());
+        self.aside(&["tasks", "set", "status", &task, status], Some(word))
     }
 
     /// A command about one task, which stands where the `?` is; another where `??` is.
@@ -170,21 +167,31 @@ impl Adversary<'_> {
         self.aside(&args, None)
     }
 
+    /// The same, and what it makes true of that task.
+    pub(super) fn say_of_one_task(
+        &mut self,
+        args: &[&str],
+        word: impl FnOnce(String) -> Word,
+    ) -> Result<(), String> {
+        let task = self.rng.pick(&self.keys).cloned().unwrap_or_default();
+        let args: Vec<&str> = args
+            .iter()
+            .map(|arg| if *arg == "?" { task.as_str() } else { arg })
+            .collect();
+        self.aside(&args, Some(word(task.clone())))
+    }
+
     pub(super) fn answer(&mut self) -> Result<(), String> {
         let open = self.ground.texts(
             "SELECT id FROM blocker WHERE status = 'OPEN' AND asked_by <> 'system' ORDER BY pk",
         );
         if let Some(id) = self.rng.pick(&open).cloned() {
-            let verb = if self.rng.once_in(4) {
-                "resolve"
-            } else {
-                "answer"
-            };
-            let mut args = vec!["blocker", verb, &id];
-            if verb == "answer" {
-                args.push("to the left");
+            if self.rng.once_in(4) {
+                let word = Word::Resolved(id.clone());
+                return self.aside(&["blocker", "resolve", &id], Some(word));
             }
-            return self.aside(&args, None);
+            let word = Word::Answered(id.clone());
+            return self.aside(&["blocker", "answer", &id, "to the left"], Some(word));
         }
         Ok(())
     }

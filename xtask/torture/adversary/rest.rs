@@ -9,6 +9,7 @@ use cf_testkit::process;
 
 use super::Adversary;
 use crate::ground::Started;
+use crate::said::{Said, now_ms};
 
 impl Adversary<'_> {
     /// Waits for everything that was started beside, and looks how it ended.
@@ -31,9 +32,13 @@ impl Adversary<'_> {
             }
             self.look_at(&shown, &ended.text);
             if ended.code == Some(0)
-                && let Some(said) = aside.said
+                && let Some((word, begun)) = aside.said
             {
-                self.said.push(said);
+                self.said.push(Said {
+                    word,
+                    during: (begun, aside.ended_ms.unwrap_or_else(now_ms)),
+                    was_so: ended.text.contains(" already"),
+                });
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::git::{self, Call, GitError};
 use super::repository::{Repository, changed};
+use crate::fault;
 
 /// What git keeps while something goes on in a checkout that takes more than one command, what that is, and the command
 /// by which it goes on.
@@ -112,6 +113,7 @@ impl Repository {
             .args(["--end-of-options", commit])
             .bytes();
         let Err(error) = merged else {
+            fault::point("merge.merged");
             return Ok(Merged::Brought(self.head_here()?));
         };
         let files = self

@@ -13,6 +13,7 @@ use cf_github::{Answer, Saved};
 use super::arrival::Arriving;
 use super::looks::{Arrival, Follower, Look};
 use super::{Conductor, ConductorError};
+use crate::fault;
 use crate::source::github::observe;
 use crate::store::Durability;
 
@@ -206,9 +207,11 @@ impl Conductor<'_> {
             touched: BTreeSet::new(),
         };
         let by = self.core.actor();
+        fault::point("look.arrived");
         let ((), events) = self
             .store
             .write_as(&by, Durability::Normal, |tx| arriving.store(tx, arrival))?;
+        fault::point("look.stored");
         let Arriving {
             concerned,
             moved,
@@ -288,6 +291,7 @@ impl Conductor<'_> {
                 // They are in the next prompt all the same.
                 tracing::warn!(%attempt, %error, "cannot append to a context file");
             }
+            fault::point("context.told");
         }
     }
 

@@ -21,6 +21,7 @@ use super::super::trees::{self, Keep, Kept, Tidy};
 use super::super::{ConductorError, Notice, Setup};
 use super::Conductor;
 use crate::executor::{Fate, Note};
+use crate::fault;
 use crate::settings::Settings;
 use crate::store::{Durability, StoreError};
 use crate::workspace::Workspace;
@@ -161,6 +162,7 @@ impl Conductor<'_> {
                         .repository()
                         .map_err(Unready::Git)
                         .and_then(|found| found.cut_short_by(&short).prepare(&what));
+                    fault::point("tree.made");
                     Done::Prepared(attempt, prepared)
                 });
                 let starting = Starting {
@@ -395,6 +397,7 @@ impl Conductor<'_> {
             }
             Ok(())
         })?;
+        fault::point("tree.stored");
         let Some(repository) = self.trees.repository.get().cloned() else {
             return Ok(());
         };
@@ -409,6 +412,7 @@ impl Conductor<'_> {
                     };
                     (error, whose)
                 });
+                fault::point("tree.branched");
                 Done::Taken(attempt, taken)
             });
         }
@@ -494,13 +498,20 @@ fn is_removed(repository: &Repository, tidy: &Tidy) -> bool {
     if let Err(error) = &gone {
         tracing::warn!(worktree = %tidy.name, error = %crate::chain(error), "cannot remove a worktree");
     }
-    gone.unwrap_or(false)
+    let is_gone = gone.unwrap_or(false);
+    if is_gone {
+        fault::point("tree.removed");
+    }
+    is_gone
 }
 
 fn kept(repository: &Repository, left: &worktree::Leaving, is_finished: bool) -> Kept {
     if !is_finished {
         return match repository.rescue(left) {
-            Ok(kept) => Kept::Done(kept),
+            Ok(kept) => {
+                fault::point("tree.rescued");
+                Kept::Done(kept)
+            }
             Err(error) => Kept::Failed {
                 why: crate::chain(&error),
                 reference: None,
@@ -508,7 +519,10 @@ fn kept(repository: &Repository, left: &worktree::Leaving, is_finished: bool) ->
         };
     }
     match repository.commit_work(left) {
-        Ok(kept) => Kept::Done(kept),
+        Ok(kept) => {
+            fault::point("tree.committed");
+            Kept::Done(kept)
+        }
         Err(error) => Kept::Failed {
             why: format!("its work could not be committed: {}", crate::chain(&error)),
             reference: match repository.rescue(left) {
