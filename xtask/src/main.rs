@@ -39,9 +39,10 @@ usage: cargo xtask CHORE [OPTIONS]
                                     new figures, --draw draws those that are committed once more
   scale [--tasks N] [--events N] [--batch N] [--rounds N] [--seed S] [--keep DIR]
                                     measures how each command grows from a tenth of a large workspace to the whole
-  torture [--minutes N] [--seed S] [--round K] [--points [TEXT]]
+  torture [--minutes N] [--seed S] [--round K] [--points [TEXT]] [--mutants [TEXT]]
                                     kills, stops and starves real batches at random and looks from outside what became
-                                    of them; --points lets cf die once at every named point instead
+                                    of them; --points lets cf die once at every named point instead, --mutants breaks
+                                    its rules one after the other and looks whether that is found
 ";
 
 fn main() -> ExitCode {

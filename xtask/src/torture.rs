@@ -17,6 +17,7 @@ const FIXED_SEED: u64 = 5;
 /// What is to be done.
 pub(crate) struct Options {
     points: Option<String>,
+    mutants: Option<String>,
     seconds: u64,
     seed: Option<u64>,
     round: Option<u64>,
@@ -27,11 +28,14 @@ impl Options {
         let minutes: f64 = number(args, "--minutes")?.unwrap_or(2.0);
         let seed = number(args, "--seed")?;
         let round = number(args, "--round")?;
-        let points = args
-            .flag("--points")
-            .then(|| args.next_word().unwrap_or_default());
+        let mut part = |flag| {
+            args.flag(flag)
+                .then(|| args.next_word().unwrap_or_default())
+        };
+        let (points, mutants) = (part("--points"), part("--mutants"));
         Ok(Self {
             points,
+            mutants,
             seconds: (minutes * 60.0) as u64,
             seed,
             round,
@@ -49,7 +53,7 @@ fn number<T: std::str::FromStr>(args: &mut Args, name: &str) -> Result<Option<T>
         .transpose()
 }
 
-/// Walks the points, or makes rounds of a seed.
+/// Walks the points, makes rounds of a seed, or looks how many of those a broken `cf` survives.
 ///
 /// # Errors
 ///
@@ -60,6 +64,9 @@ pub(crate) fn run(repo: &Repo, options: &Options) -> Result<(), Problem> {
         return must(torture.arg("points").arg(only));
     }
     let seed = options.seed.unwrap_or_else(fresh_seed);
+    if let Some(only) = &options.mutants {
+        return must(torture.args(["mutants", &seed.to_string(), only]));
+    }
     torture
         .arg("rounds")
         .args([seed, options.seconds].map(|number| number.to_string()))

@@ -1,7 +1,8 @@
 //! `cargo xtask torture`: breaks `cf` on purpose and looks from outside what became of its promises.
 //!
 //! Called by the chore of that name, which builds `cf` with its fault points first: `cf-torture CF FOLDER points` walks
-//! every point once, `cf-torture CF FOLDER rounds SEED SECONDS [ROUND]` makes rounds of random torture.
+//! every point once, `cf-torture CF FOLDER rounds SEED SECONDS [ROUND]` makes rounds of random torture, and
+//! `cf-torture CF FOLDER mutants SEED` breaks `cf` itself, one rule after the other, to see whether that is found.
 
 mod adversary;
 mod agents;
@@ -37,9 +38,18 @@ fn main() -> ExitCode {
                 seed,
                 time: Duration::from_secs(seconds),
                 round: round.first().and_then(|word| number(word)),
+                mutant: None,
             });
             println!("torture: {rounds} rounds of seed {seed}, {bad} with faults");
             exit(Path::new(folder), bad)
+        }
+        [cf, folder, "mutants", seed, only @ ..] => {
+            let Ok(seed) = seed.parse() else {
+                return usage();
+            };
+            let only = only.first().copied();
+            let missed = rounds::mutants(Path::new(cf), Path::new(folder), seed, only);
+            exit(Path::new(folder), missed)
         }
         _ => usage(),
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cf_conductor::fault::MUTANTS;
 use cf_testkit::github::ScriptedGithub;
 use cf_testkit::process;
 
@@ -24,6 +25,47 @@ pub(crate) struct Options {
     pub(crate) time: Duration,
     /// One round alone.
     pub(crate) round: Option<u64>,
+    /// In which way `cf` is broken.
+    pub(crate) mutant: Option<&'static str>,
+}
+
+/// How many rounds a broken `cf` may survive.
+const ROUNDS_OF_A_MUTANT: u64 = 40;
+
+/// Breaks `cf` in every way whose name contains the text, and makes rounds until one of them finds it. Returns how many
+/// ways were not found.
+pub(crate) fn mutants(cf: &Path, folder: &Path, seed: u64, only: Option<&str>) -> u64 {
+    let mut missed = 0;
+    for mutant in MUTANTS {
+        if only.is_some_and(|only| !mutant.contains(only)) {
+            continue;
+        }
+        let options = Options {
+            cf: cf.to_owned(),
+            folder: folder.to_owned(),
+            seed,
+            time: Duration::ZERO,
+            round: None,
+            mutant: Some(mutant),
+        };
+        let found = (0..ROUNDS_OF_A_MUTANT).find_map(|round| {
+            let base = folder.join(format!("{mutant}-{round}"));
+            let faults = one(&options, &base, round).err()?;
+            let _ = fs::remove_dir_all(&base);
+            Some((round + 1, faults))
+        });
+        if let Some((rounds, faults)) = found {
+            let first = faults.first().and_then(|fault| fault.lines().next());
+            println!(
+                "found {mutant} in {rounds} rounds: {}",
+                first.unwrap_or_default()
+            );
+        } else {
+            missed += 1;
+            println!("MISSED {mutant} in {ROUNDS_OF_A_MUTANT} rounds of seed {seed}");
+        }
+    }
+    missed
 }
 
 /// Makes rounds until the time is over. Returns how many there were, and how many of them found a fault.
@@ -85,6 +127,11 @@ fn one(options: &Options, base: &Path, round: u64) -> Result<String, Vec<String>
     } else {
         extra.push(("CF_RECONCILE_GITHUB".to_owned(), "false".to_owned()));
     }
+    extra.extend(
+        options
+            .mutant
+            .map(|mutant| ("CF_MUTANT".to_owned(), mutant.to_owned())),
+    );
     let mut ground = Ground::new(base, &options.cf, kind, extra).map_err(alone)?;
     let tasks = agents::tasks(&mut rng, &ground.books, github.is_some());
     let keys: Vec<String> = tasks.iter().map(|task| task.key.clone()).collect();

@@ -11,6 +11,8 @@
 //! (the conductor, when a supervisor is at the point) and lets it go on, `both` kills both. With `CF_FAULT_MARK=FILE`
 //! the file is made at that moment, and when it is there already nothing happens: one fault for all processes that
 //! share the variable.
+//!
+//! `CF_MUTANT=NAME` breaks such a program in one of the ways of [`MUTANTS`]: whoever looks for faults has to find them.
 
 #[cfg(all(feature = "fault-points", not(debug_assertions)))]
 compile_error!("a release build never has fault points: build without the feature `fault-points`");
@@ -129,6 +131,31 @@ pub const POINTS: &[Point] = &[
     conductor("wake.poked"),
 ];
 
+/// The ways in which a program with fault points can be broken on purpose, each a rule of the protocol that is not
+/// kept: a claim demands nothing; an agent starts although its claim was not committed; a result is written over
+/// whatever somebody else wrote; an attempt's end is stored apart from what follows from it; a stop reaches the agent's
+/// own process alone; what a dead supervisor left is not looked for.
+pub const MUTANTS: &[&str] = &[
+    "claim.unfenced",
+    "claim.uncommitted",
+    "outcome.overwrites",
+    "outcome.apart",
+    "stop.agent-alone",
+    "sweep.none",
+];
+
+/// Whether this program is broken in one of the ways of [`MUTANTS`].
+#[inline]
+pub(crate) fn is_broken(way: &'static str) -> bool {
+    #[cfg(feature = "fault-points")]
+    return armed::mutant().is_some_and(|mutant| mutant == way);
+    #[cfg(not(feature = "fault-points"))]
+    {
+        let _ = way;
+        false
+    }
+}
+
 /// An effect is just about to happen, or has just happened.
 #[inline]
 pub(crate) fn point(name: &'static str) {
@@ -181,7 +208,21 @@ mod armed {
     use rustix::process::{Pid, Signal, getpid, getppid, kill_process};
 
     /// What arms a point, and where the fault is noted down.
-    pub(super) const VARIABLES: [&str; 2] = ["CF_FAULT", "CF_FAULT_MARK"];
+    pub(super) const VARIABLES: [&str; 3] = ["CF_FAULT", "CF_FAULT_MARK", "CF_MUTANT"];
+
+    /// In which way this program is broken. A wrong word ends the process.
+    pub(super) fn mutant() -> Option<&'static str> {
+        static MUTANT: OnceLock<Option<&'static str>> = OnceLock::new();
+        *MUTANT.get_or_init(|| {
+            let word = std::env::var(VARIABLES[2]).ok()?;
+            let known = super::MUTANTS.iter().find(|mutant| **mutant == word);
+            if known.is_none() {
+                eprintln!("cf: no mutant is called {word:?}");
+                exit(99);
+            }
+            known.copied()
+        })
+    }
 
     #[derive(Clone, Copy)]
     enum Action {
@@ -296,9 +337,10 @@ mod tests {
     }
 
     #[test]
-    fn the_page_about_recovery_names_every_point_and_no_other() {
+    fn the_page_about_recovery_names_every_point_and_mutant_and_no_other() {
         let page = include_str!("../../../docs/recovery.md");
-        let points: HashSet<&str> = POINTS.iter().map(|point| point.name).collect();
+        let points = POINTS.iter().map(|point| point.name);
+        let points: HashSet<&str> = points.chain(MUTANTS.iter().copied()).collect();
         for point in &points {
             assert!(
                 page.contains(&format!("`{point}`")),
@@ -310,7 +352,7 @@ mod tests {
             .expect("the page has that part");
         for name in list.split('`').skip(1).step_by(2) {
             let is_one = name.contains('.') && !name.contains(' ') && !name.contains('/');
-            assert!(!is_one || points.contains(name), "{name} is no point");
+            assert!(!is_one || points.contains(name), "{name} is neither");
         }
     }
 }

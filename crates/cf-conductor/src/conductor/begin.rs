@@ -16,6 +16,7 @@ use super::settle::Judged;
 use super::take_up::{self, Again};
 use super::turn::{AtGate, Core, News};
 use crate::engine::SuccessRule;
+use crate::fault;
 use crate::schedule::Mode;
 use crate::store::attempt::Attempt;
 use crate::store::batch::{Batch, BatchTask};
@@ -164,7 +165,9 @@ impl Core {
     pub(super) fn forget_turn(&mut self, (at_gate, unverified): (Vec<AtGate>, Vec<Judged>)) {
         self.at_gate = at_gate;
         self.unverified = unverified;
-        self.launches.clear();
+        if !fault::is_broken("claim.uncommitted") {
+            self.launches.clear();
+        }
         self.keeps.clear();
         self.tidies.clear();
         self.stops.clear();

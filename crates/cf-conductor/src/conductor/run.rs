@@ -764,7 +764,17 @@ impl<'a> Conductor<'a> {
             .get(&note.attempt)
             .and_then(|task| self.core.running.get(task));
         match running {
-            Some(running) => self.pending.push(recover::judge(self.setup, running, note)),
+            Some(running) => {
+                let judged = recover::judge(self.setup, running, note);
+                if fault::is_broken("outcome.apart") {
+                    let by = self.core.actor();
+                    let apart = self
+                        .store
+                        .write(&by, |tx| tx.end_attempt(note.attempt, &judged.result));
+                    tracing::debug!(is_stored = apart.is_ok(), "broken on purpose");
+                }
+                self.pending.push(judged);
+            }
             None => self.executor.release(note.supervisor),
         }
     }

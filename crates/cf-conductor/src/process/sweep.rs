@@ -66,6 +66,9 @@ pub fn remains(lost: &Lost) -> Vec<Process> {
 ///
 /// It blocks for as long as that takes; when nothing was left, that is two looks through `/proc`.
 pub fn sweep(lost: &Lost, grace: Duration) -> Swept {
+    if crate::fault::is_broken("sweep.none") {
+        return Swept::default();
+    }
     let begun = Instant::now();
     let mut met: HashSet<(i32, u64)> = HashSet::new();
     let mut termed: HashSet<(i32, u64)> = HashSet::new();

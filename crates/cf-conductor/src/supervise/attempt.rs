@@ -20,7 +20,7 @@ use super::record::{Ended, How, Limit, Record};
 use super::stall::StallWatch;
 use super::tree::{self, Part};
 use super::{Signals, Supervisor, program, say};
-use crate::fault::point;
+use crate::fault::{is_broken, point};
 use crate::process::{Process, Stat};
 
 /// How long to go on after the first SIGKILL before what is left counts as a survivor.
@@ -382,7 +382,12 @@ impl<'a> Run<'a> {
             if let Some(agent) = told {
                 let _ = kill_process(agent, Signal::TERM);
             }
-            for process in tree::running(part) {
+            let below = if is_broken("stop.agent-alone") {
+                Vec::new()
+            } else {
+                tree::running(part)
+            };
+            for process in below {
                 if told.is_none_or(|agent| agent.as_raw_pid() != process.pid) {
                     tree::send(&process, Signal::TERM);
                 }
@@ -408,7 +413,10 @@ impl<'a> Run<'a> {
         let begun = self.clock.active();
         let mut met = std::collections::HashSet::new();
         loop {
-            let found = tree::running(part);
+            let mut found = tree::running(part);
+            if is_broken("stop.agent-alone") {
+                found.retain(|process| process.pid == self.agent.as_raw_pid());
+            }
             let mut new = false;
             for process in &found {
                 new |= met.insert((process.pid, process.start_ticks));
@@ -429,6 +437,7 @@ impl<'a> Run<'a> {
     /// Whether nothing of a part is left. For everything, only ECHILD says so; for less, two looks.
     fn gone(&self, part: Part<'_>) -> bool {
         match part {
+            _ if is_broken("stop.agent-alone") => self.ending.is_some(),
             Part::All => self.empty,
             Part::Except(_) => {
                 self.empty || (tree::running(part).is_empty() && tree::running(part).is_empty())
