@@ -154,8 +154,8 @@ pub struct LinkError {
 }
 
 impl Link {
-    /// Reads `owner/repo#12`, `HOST/owner/repo#12`, `https://HOST/owner/repo/issues/12` or `…/pull/12`, the last two also
-    /// without `https://`; blanks around it do not count.
+    /// Reads `owner/repo#12`, `HOST/owner/repo#12`, `https://HOST/owner/repo/issues/12` or `…/pull/12`, the last two
+    /// also without `https://`; blanks around it do not count.
     ///
     /// `kind` is what the short forms mean; an address says it by itself. `host` is where the shortest form lives.
     ///

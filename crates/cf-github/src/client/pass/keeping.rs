@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use super::{Entry, GoneHow, Host, Item, Key, Seen, What, Why};
 use crate::time::between;
 
-/// GitHub answers from many machines, some of which lag behind by a few seconds. For so long after an answer an older one
-/// is taken for such a machine's.
+/// GitHub answers from many machines, some of which lag behind by a few seconds. For so long after an answer an older
+/// one is taken for such a machine's.
 const LAG: Duration = Duration::from_secs(30);
 
 impl Host {
