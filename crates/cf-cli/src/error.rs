@@ -369,12 +369,9 @@ fn store_hint(error: &StoreError) -> Option<String> {
                 "free some space; nothing was changed".to_owned()
             } else if error.is_busy() {
                 "try again; another process was writing for too long".to_owned()
-            } else if error.is_file_limit() {
-                "the size of files is limited here; raise it (`ulimit -f unlimited`) and try again; a batch goes on with \
-                 `cf work batch resume`"
-                    .to_owned()
             } else if error.is_transient() {
-                "see that the disk can be read and written, then try again; a batch goes on with `cf work batch resume`"
+                "see that the disk can be read and written, and that `ulimit -f` allows files as large; then try again, \
+                 or go on with a batch by `cf work batch resume`"
                     .to_owned()
             } else {
                 return None;

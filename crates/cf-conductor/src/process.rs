@@ -9,8 +9,8 @@ mod own;
 mod sweep;
 
 pub use own::{
-    adopted, become_subreaper, close_on_exec_all, files_are_limited, is_ignored, lock_held,
-    make_room_for_files, make_undumpable, most_files, reap_adopted, survive_file_limit,
+    adopted, become_subreaper, close_on_exec_all, is_ignored, lock_held, make_room_for_files,
+    make_undumpable, most_bytes_of_a_file, most_files, reap_adopted, survive_file_limit,
 };
 pub(crate) use sweep::mark_of;
 pub use sweep::{Lost, SessionTrust, Swept, remains, sweep};

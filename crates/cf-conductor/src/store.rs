@@ -218,15 +218,39 @@ impl StoreError {
 
     /// Whether a file would have become larger than this process may write (`ulimit -f`). It is transient for others
     /// alone: no later try of this process can do better.
-    pub fn is_file_limit(&self) -> bool {
-        matches!(
-            self,
-            Self::Sql {
-                source: rusqlite::Error::SqliteFailure(error, _),
-                ..
-            } if error.code == rusqlite::ErrorCode::SystemIoFailure
-        ) && crate::process::files_are_limited()
+    ///
+    /// SQLite does not tell `EFBIG` from other failures of a write, so it counts where a file of the workspace has come
+    /// near the limit.
+    pub fn is_file_limit(&self, database: &Path) -> bool {
+        let Self::Sql {
+            source: rusqlite::Error::SqliteFailure(error, _),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let of_a_write = [
+            rusqlite::ffi::SQLITE_IOERR_WRITE,
+            rusqlite::ffi::SQLITE_IOERR_TRUNCATE,
+            rusqlite::ffi::SQLITE_IOERR_SHMSIZE,
+        ];
+        of_a_write.contains(&error.extended_code)
+            && crate::process::most_bytes_of_a_file()
+                .is_some_and(|most| database_files(database).any(|size| size + NEAR >= most))
     }
+}
+
+/// How near to the limit on files' sizes a write of a transaction may have crossed it: the pages that a turn of a
+/// large batch writes are far fewer.
+const NEAR: u64 = 1 << 20;
+
+/// The sizes of the database's own files.
+fn database_files(database: &Path) -> impl Iterator<Item = u64> {
+    ["", "-wal", "-shm"].into_iter().filter_map(move |end| {
+        let mut path = database.as_os_str().to_owned();
+        path.push(end);
+        Some(std::fs::metadata(path).ok()?.len())
+    })
 }
 
 /// A result of the store.

@@ -250,7 +250,7 @@ impl<'a> AttemptJson<'a> {
             }),
             cost_micro_usd: attempt.cost_micro_usd,
             left_behind: attempt.left_behind,
-            output_lost: attempt.output_lost(),
+            output_lost: attempt.output_lost,
             log: workspace.log_of(attempt.id).to_string_lossy().into_owned(),
             started_at: attempt.started_at,
             ended_at: attempt.ended_at,

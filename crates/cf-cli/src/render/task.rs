@@ -221,7 +221,7 @@ impl FullTask<'_> {
             if attempt.left_behind > 0 {
                 writeln!(out, "    it left {} behind", processes(attempt.left_behind))?;
             }
-            let lost = attempt.output_lost();
+            let lost = attempt.output_lost;
             if lost > 0 {
                 writeln!(
                     out,

@@ -341,6 +341,7 @@ fn a_database_from_before_worktrees_is_migrated_after_a_copy() {
         "DROP TABLE worktree; ALTER TABLE batch DROP COLUMN base; DROP INDEX attempt_used; \
          ALTER TABLE attempt DROP COLUMN format; ALTER TABLE attempt DROP COLUMN cached_tokens; \
          ALTER TABLE attempt DROP COLUMN output_tokens; ALTER TABLE attempt DROP COLUMN resumes; \
+         ALTER TABLE attempt DROP COLUMN output_lost; \
          DROP INDEX event_whole_batch; DROP INDEX event_deletion; DROP TRIGGER event_is_append_only_delete; \
          DROP TABLE event_horizon; CREATE TRIGGER event_is_append_only_delete BEFORE DELETE ON event \
          BEGIN SELECT raise(ABORT, 'the event log is append-only'); END; \
@@ -348,7 +349,7 @@ fn a_database_from_before_worktrees_is_migrated_after_a_copy() {
     );
     assert_eq!(ws.status("a"), "READY");
     assert!(ws.exists(".cf/state.db.v2"));
-    assert_eq!(ws.sql("PRAGMA user_version"), "5");
+    assert_eq!(ws.sql("PRAGMA user_version"), "6");
     ws.run(["a"]).ok();
     assert_eq!(tree(&ws, "a")["branch"], "cf/a");
 }

@@ -94,6 +94,7 @@ fn agent_result(attempt: &Attempt) -> AttemptResult {
         tokens: attempt.used(),
         cost_micro_usd: attempt.cost_micro_usd,
         left_behind: attempt.left_behind,
+        output_lost: attempt.output_lost,
         record: Value::Null,
     }
 }
@@ -402,6 +403,7 @@ fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::P
         result.end = AttemptEnd::Unclean;
     }
     result.left_behind = ended.left_behind;
+    result.output_lost = ended.log.dropped;
     let mut judged = judged(note, result, cause, !ended.retires);
     judged.survivors.clone_from(&ended.survivors);
     judged.session_is_unknown = session_is_unknown;
@@ -505,6 +507,7 @@ pub(super) fn failed(
         tokens: None,
         cost_micro_usd: None,
         left_behind: 0,
+        output_lost: 0,
         record,
     }
 }

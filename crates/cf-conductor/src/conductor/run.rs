@@ -431,10 +431,11 @@ impl<'a> Conductor<'a> {
                 }
                 Err(error) => return Err(error),
             };
-            if !events.is_empty() {
-                self.writes_fail = false;
+            if events.is_empty() {
+                self.store_is_well();
+            } else {
+                self.writes_succeed();
             }
-            self.store_is_well();
             // Agents are started and stopped before it is told.
             let done = self.effects();
             self.observer.events(&events);
@@ -477,7 +478,7 @@ impl<'a> Conductor<'a> {
         }
         let lasted = self.core.clock.saturating_sub(self.trouble_since);
         let asked = self.signals_seen > 1 || (self.signals_seen > 0 && lasted >= LAST_WORDS);
-        if (asked || error.is_file_limit()) && self.executor.running().is_empty() {
+        if (asked || error.is_file_limit(&self.database.0)) && self.executor.running().is_empty() {
             return Err(error.into());
         }
         Ok(())
@@ -1001,11 +1002,16 @@ impl<'a> Conductor<'a> {
         self.executor.reap();
         self.executor.wake_the_stopped();
         if self.core.unclean.is_empty() && !self.core.schedule.waits_for_claims() {
+            self.nothing_aside();
             return Ok(());
         }
         match self.core.clean_up(&mut self.store) {
             Ok(events) => {
-                self.writes_fail &= events.is_empty();
+                if events.is_empty() {
+                    self.nothing_aside();
+                } else {
+                    self.writes_succeed();
+                }
                 self.wrote_aside(&events);
                 Ok(())
             }
@@ -1094,6 +1100,18 @@ impl<'a> Conductor<'a> {
         }
     }
 
+    /// What could not be written is nothing to write any more, as when somebody else has done it. The end of the batch
+    /// is not of that kind.
+    fn nothing_aside(&mut self) {
+        self.writes_fail &= self.core.is_over();
+    }
+
+    /// The store has taken something.
+    fn writes_succeed(&mut self) {
+        self.writes_fail = false;
+        self.store_is_well();
+    }
+
     fn store_is_well(&mut self) {
         if self.writes_fail {
             return;
@@ -1145,6 +1163,7 @@ impl<'a> Conductor<'a> {
             });
         match ended {
             Ok((Some((status, exit)), events)) => {
+                self.writes_succeed();
                 self.observer.events(&events);
                 Ok(Some(BatchEnd {
                     batch: self.core.batch,

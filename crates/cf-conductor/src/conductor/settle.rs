@@ -133,7 +133,7 @@ impl Core {
             result.cost_micro_usd = agent.cost_micro_usd;
             result.left_behind += agent.left_behind;
             result.ending = agent.ending;
-            result.add_output_lost(agent);
+            result.output_lost += agent.output_lost;
         }
         if !fault::is_broken("outcome.apart") {
             tx.end_attempt(judged.attempt, &result)?;

@@ -73,9 +73,9 @@ pub fn survive_file_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this process may not write files of any size (`ulimit -f`).
-pub fn files_are_limited() -> bool {
-    getrlimit(Resource::Fsize).current.is_some()
+/// How large, in bytes, a file may become by this process's writing (`ulimit -f`); nothing stands for any size.
+pub fn most_bytes_of_a_file() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
 }
 
 /// Lets this process have so many files open, or as many as the system allows, and returns the limit that it had when

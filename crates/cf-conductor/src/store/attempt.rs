@@ -65,6 +65,8 @@ pub struct Attempt {
     pub cost_micro_usd: Option<u64>,
     /// How many processes it left behind, which were stopped.
     pub left_behind: u32,
+    /// How many bytes of its output could not be written, for example because the disk was full.
+    pub output_lost: u64,
     /// The exit record or the kill receipt.
     pub record: Option<Value>,
     /// When it was stored, just before its agent could start.
@@ -76,14 +78,9 @@ pub struct Attempt {
 const ATTEMPT: &str = "SELECT id, task, batch, generation, engine, format, stage, supervisor, supervisor_pid, \
                        start_ticks, boot_id, pid_ns, open, ending, agent_ending, success, reason, report, \
                        last_said, session, tokens, cached_tokens, output_tokens, cost_micro_usd, left_behind, \
-                       record, started_at_ms, ended_at_ms, resumes FROM attempt";
+                       record, started_at_ms, ended_at_ms, resumes, output_lost FROM attempt";
 
 impl Attempt {
-    /// How many bytes of its output could not be written, for example because the disk was full. Known at its end.
-    pub fn output_lost(&self) -> u64 {
-        self.record.as_ref().map_or(0, output_lost)
-    }
-
     /// Reads a row of [`ATTEMPT`], by the places of its columns.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -122,6 +119,7 @@ impl Attempt {
             output_tokens: row.get(22)?,
             cost_micro_usd: row.get(23)?,
             left_behind: row.get(24)?,
+            output_lost: row.get(29)?,
             record: json_opt(row, 25)?,
             started_at: time(row, 26)?,
             ended_at: time_opt(row, 27)?,
@@ -185,26 +183,10 @@ pub struct AttemptResult {
     pub cost_micro_usd: Option<u64>,
     /// How many processes it left behind.
     pub left_behind: u32,
+    /// How many bytes of its output could not be written.
+    pub output_lost: u64,
     /// The exit record or the kill receipt.
     pub record: Value,
-}
-
-impl AttemptResult {
-    /// Adds to the output that could not be written what an earlier process of the attempt could not write.
-    pub(crate) fn add_output_lost(&mut self, earlier: &Self) {
-        let lost = output_lost(&earlier.record);
-        if lost > 0 && self.record.is_object() {
-            self.record[LOG_DROPPED] = (lost + output_lost(&self.record)).into();
-        }
-    }
-}
-
-/// The name in a record of the output that could not be written, as
-/// [`LogTally`](crate::supervise::LogTally) writes it.
-const LOG_DROPPED: &str = "log_dropped";
-
-fn output_lost(record: &Value) -> u64 {
-    record.get(LOG_DROPPED).and_then(Value::as_u64).unwrap_or(0)
 }
 
 impl Reader<'_> {
@@ -483,7 +465,7 @@ impl Tx<'_> {
             .execute(
                 "UPDATE attempt SET stage = 'verify', supervisor = ?2, supervisor_pid = ?3, start_ticks = ?4, \
                  boot_id = ?5, pid_ns = ?6, agent_ending = ?7, last_said = ?8, session = ?9, tokens = ?10, \
-                 cost_micro_usd = ?11, left_behind = ?12, cached_tokens = ?13, output_tokens = ?14 WHERE id = ?1",
+                 cost_micro_usd = ?11, left_behind = ?12, cached_tokens = ?13, output_tokens = ?14, output_lost = ?15 WHERE id = ?1",
                 rusqlite::params![
                     attempt.id.to_string(),
                     supervisor.supervisor.to_string(),
@@ -499,6 +481,7 @@ impl Tx<'_> {
                     agent.left_behind,
                     agent.tokens.map(|used| used.cached),
                     agent.tokens.map(|used| used.output),
+                    agent.output_lost,
                 ],
             )
             .doing("move an attempt on to its verification")?;
@@ -521,7 +504,7 @@ impl Tx<'_> {
             .prepare_cached(
                 "UPDATE attempt SET open = ?2, ending = ?3, agent_ending = ?4, success = ?5, reason = ?6, \
                  last_said = ?7, session = ?8, tokens = ?9, cost_micro_usd = ?10, left_behind = ?11, record = ?12, \
-                 ended_at_ms = ?13, cached_tokens = ?14, output_tokens = ?15 \
+                 ended_at_ms = ?13, cached_tokens = ?14, output_tokens = ?15, output_lost = ?16 \
                  WHERE id = ?1 AND open = 1 AND ending IS NULL",
             )
             .and_then(|mut s| {
@@ -541,6 +524,7 @@ impl Tx<'_> {
                     self.now.as_millisecond(),
                     result.tokens.map(|used| used.cached),
                     result.tokens.map(|used| used.output),
+                    result.output_lost,
                 ])
             })
             .doing("store the end of an attempt")?;
@@ -564,9 +548,8 @@ impl Tx<'_> {
             if result.left_behind > 0 {
                 event = event.with("left_behind", result.left_behind);
             }
-            let lost = output_lost(&result.record);
-            if lost > 0 {
-                event = event.with("output_lost", lost);
+            if result.output_lost > 0 {
+                event = event.with("output_lost", result.output_lost);
             }
             self.append(with_words(event, result))?;
         }

@@ -73,6 +73,7 @@ fn attempt(n: usize, task: usize, from: i64, to: Option<i64>, success: Option<bo
         output_tokens: None,
         cost_micro_usd: None,
         left_behind: 0,
+        output_lost: 0,
         record: None,
         started_at: at(from),
         ended_at: to.map(at),

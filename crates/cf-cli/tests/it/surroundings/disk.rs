@@ -84,7 +84,7 @@ fn a_limit_on_the_size_of_files_is_said_once_and_never_waited_for() {
         let story = format!("{blocks} blocks:\n{}", ended.text());
         if ended.exit_code() != Some(0) {
             limited += 1;
-            ended.code(1).says("ulimit -f unlimited");
+            ended.code(1).says("`ulimit -f`");
             ws.cf(["resume"]).ok();
         }
         assert!(story.matches("for now").count() <= 1, "{story}");
@@ -115,4 +115,28 @@ fn output_that_could_not_be_written_is_told() {
     ws.cf(["tasks", "show", "a"])
         .ok()
         .says("bytes of its output could not be written");
+}
+
+/// It is told too when the conductor that heard of it is gone before the attempt's end.
+#[test]
+fn lost_output_of_an_agent_is_known_after_a_crash_during_its_verification() {
+    let ws = workspace();
+    ws.task("a")
+        .run("head -c 1000000 /dev/zero | tr '\\0' x")
+        .verify("test -e done || sleep 60")
+        .add();
+    let conductor = ws.command(["run", "a"]).under_limits("-f 300").spawn();
+    ws.wait_for_event("ATTEMPT_VERIFYING", "a");
+    conductor.kill9();
+    ws.write("done", "");
+    let supervisor = ws.supervisor("a");
+    cf_testkit::process::descendants(supervisor)
+        .into_iter()
+        .for_each(cf_testkit::process::kill9);
+    ws.cf(["resume"]);
+    let lost = ws.attempts("a")[0]["output_lost"].as_u64();
+    assert!(
+        lost.is_some_and(|lost| lost >= 1_000_000 - 300 * 512),
+        "{lost:?}"
+    );
 }

@@ -555,6 +555,7 @@ pub(super) fn judged(
             tokens: None,
             cost_micro_usd: None,
             left_behind: 0,
+            output_lost: 0,
             record,
         },
         cause,

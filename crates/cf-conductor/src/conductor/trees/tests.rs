@@ -23,6 +23,7 @@ fn result(end: AttemptEnd, success: bool, left_behind: u32) -> AttemptResult {
         tokens: None,
         cost_micro_usd: None,
         left_behind,
+        output_lost: 0,
         record: serde_json::Value::Null,
     }
 }

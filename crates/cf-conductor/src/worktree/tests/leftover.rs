@@ -50,6 +50,7 @@ fn attempt_in_store(lab: &Lab, store: &mut Store, name: &str, is_over: bool) -> 
                     tokens: None,
                     cost_micro_usd: None,
                     left_behind: 0,
+                    output_lost: 0,
                     record: serde_json::Value::Null,
                 };
                 tx.end_attempt(attempt, &result)?;
