@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::bench::processes;
-use crate::bench::stage::{SCRIPT, Stage, remove, timed_ms};
+use crate::bench::stage::{SCRIPT, Stage, timed_ms};
 use crate::problem::Problem;
 use crate::repo::{Repo, must, on_path};
 
@@ -86,7 +86,6 @@ fn make(stage: &Stage, slots: usize, recipe: &str, order: Order) -> Result<Vec<f
     command.arg(format!("-j{slots}")).arg("-f").arg(&file);
     command.env_remove("MAKEFLAGS");
     let elapsed = timed_ms(&mut command);
-    remove(&file);
     Ok(vec![elapsed? / tasks as f64])
 }
 
@@ -105,7 +104,6 @@ fn xargs(stage: &Stage, slots: usize, command: &[&str]) -> Result<Vec<f64>, Prob
     let tasks = stage.sizes.dispatch;
     let items = items(stage, tasks)?;
     let elapsed = timed_ms(&mut xargs_over(&items, slots, command));
-    remove(&items);
     Ok(vec![elapsed? / tasks as f64])
 }
 
@@ -134,7 +132,6 @@ pub(crate) fn parallel(stage: &Stage, slots: usize) -> Result<Vec<f64>, Problem>
     let tasks = stage.sizes.dispatch;
     let items = items(stage, tasks)?;
     let elapsed = timed_ms(&mut parallel_over(stage, &items, slots, SCRIPT));
-    remove(&items);
     Ok(vec![elapsed? / tasks as f64])
 }
 
@@ -195,7 +192,6 @@ fn memory(
     stop_agents(&pids)?;
     // Its agents failed, and so does it.
     running.0.wait()?;
-    remove(&items);
     Ok(vec![measured?])
 }
 

@@ -18,7 +18,10 @@ pub(crate) fn print_row(measured: &Measured, figures: &RowFigures) {
         let Some(found) = figures.contenders.iter().find(|found| found.name == name) else {
             continue;
         };
-        let ratio = found.ratio.as_ref().filter(|ratio| ratio.to.is_some());
+        let ratio = found
+            .ratio
+            .as_ref()
+            .filter(|ratio| ratio.to.as_deref().is_some_and(|to| to != name));
         let ratio = ratio.map_or_else(String::new, |ratio| {
             format!(
                 "{:8.2} ± {:.2} × {}",

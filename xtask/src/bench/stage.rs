@@ -84,15 +84,16 @@ pub(crate) struct Stage {
     pub(crate) crates: usize,
 }
 
-/// A workspace made for measuring. It goes when the last user of it does.
+/// A workspace made for measuring. It goes when everything has been measured.
 pub(crate) struct Workspace {
     pub(crate) folder: PathBuf,
 }
 
 impl Drop for Stage {
+    /// Removes everything that was made, and not earlier: a file system may look at every file that was removed a moment
+    /// ago before it makes a new one (ext4 without a journal does), and whoever is measured next would pay.
     fn drop(&mut self) {
-        self.stores.borrow_mut().clear();
-        self.blocked.borrow_mut().take();
+        // What cannot be removed lies in the build folder, and the next run tries again.
         let _ = fs::remove_dir_all(&self.scratch);
     }
 }
@@ -106,13 +107,6 @@ fn remove_old_runs(bench: &Path) {
         {
             let _ = fs::remove_dir_all(entry.path());
         }
-    }
-}
-
-impl Drop for Workspace {
-    fn drop(&mut self) {
-        // What cannot be removed lies in the build folder and harms nobody.
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -323,14 +317,6 @@ fn plan_text(workspace: &Workspace, tasks: usize, agent: Agent) -> String {
         .expect("writing to a string cannot fail");
     }
     plan
-}
-
-/// Removes what [`Stage::fresh`] gave a place to.
-pub(crate) fn remove(path: &Path) {
-    if let Some(folder) = path.parent() {
-        // What cannot be removed lies in the build folder and harms nobody.
-        let _ = fs::remove_dir_all(folder);
-    }
 }
 
 /// Runs a command that must succeed, its output thrown away, and returns the milliseconds that it took.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::bench::live;
 use crate::bench::peers::pueue;
-use crate::bench::stage::{Agent, SCRIPT, Stage, Workspace, remove, timed_ms};
+use crate::bench::stage::{Agent, SCRIPT, Stage, Workspace, timed_ms};
 use crate::problem::Problem;
 use crate::repo::output;
 
@@ -82,7 +82,6 @@ pub(crate) fn spawn_commit(
         .args([sync, commits, slots, &tasks.to_string()])
         .arg(&stage.noop);
     let elapsed = timed_ms(&mut command);
-    remove(&db);
     Ok(vec![elapsed? / tasks as f64])
 }
 
@@ -190,7 +189,6 @@ pub(crate) fn append(stage: &Stage, sync: &str) -> Result<Vec<f64>, Problem> {
         .arg(&db)
         .args([sync, &stage.sizes.events.to_string()]);
     let printed = output(&mut command);
-    remove(&db);
     let rate = printed?;
     rate.trim()
         .parse()
@@ -240,7 +238,6 @@ fn measured(
 ) -> Result<Vec<f64>, Problem> {
     let folder = stage.fresh("measure")?;
     let printed = output(&mut stage.measure(&folder, tasks, &[&events.to_string()]));
-    remove(&folder);
     fields(&printed?, names)
 }
 

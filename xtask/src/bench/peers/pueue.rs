@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{PATIENCE, pids_in, sleeper, until_there};
-use crate::bench::stage::{SCRIPT, Stage, remove, timed_ms};
+use crate::bench::stage::{SCRIPT, Stage, timed_ms};
 use crate::bench::{live, processes};
 use crate::problem::Problem;
 use crate::repo::output;
@@ -127,7 +127,6 @@ impl<'a> Pueued<'a> {
 impl Drop for Pueued<'_> {
     fn drop(&mut self) {
         self.shut_down();
-        remove(&self.home);
     }
 }
 
