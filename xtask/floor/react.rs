@@ -16,8 +16,8 @@ use crate::{Answer, store};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Runs the command, which sets the task's status, and prints the milliseconds to the agent's end: from the commit of the
-/// command, and from its start.
+/// Runs the command, which sets the task's status, and prints the milliseconds to the agent's end: from the commit of
+/// the command, and from its start.
 pub(crate) fn measure(db: &str, pid: &str, key: &str, command: &[&str]) -> Answer {
     let ended = watch(pid)?;
     let reader = store::open(db)?;

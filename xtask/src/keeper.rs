@@ -1,9 +1,10 @@
 //! The keeper: a process above everything that a chore starts, which lets nothing outlive the chore.
 //!
-//! Measurements start conductors, daemons and agents, and many of those leave their parent on purpose. So the chore runs
-//! below a second process of this program, the keeper: a subreaper, to which every orphan comes, in a process group of its
-//! own, where Ctrl-C does not reach it. It holds one end of a pipe whose other end the first process has. However that
-//! process ends, by Ctrl-C or by SIGKILL, the pipe closes with it, and the keeper ends all that is below.
+//! Measurements start conductors, daemons and agents, and many of those leave their parent on purpose. So the chore
+//! runs below a second process of this program, the keeper: a subreaper, to which every orphan comes, in a process
+//! group of its own, where Ctrl-C does not reach it. It holds one end of a pipe whose other end the first process
+//! has. However that process ends, by Ctrl-C or by SIGKILL, the pipe closes with it, and the keeper ends all that is
+//! below.
 
 use std::fs;
 use std::io::Read as _;
@@ -25,8 +26,8 @@ use crate::problem::Problem;
 /// How long what is ending already may take for it, once the chore has ended.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Runs this program once more, below a keeper, with these words as its command line, and ends with its exit code unless
-/// that is 0.
+/// Runs this program once more, below a keeper, with these words as its command line, and ends with its exit code
+/// unless that is 0.
 ///
 /// # Errors
 ///
@@ -109,8 +110,8 @@ fn watch_the_pipe(kept: Pid, abandoned: Arc<AtomicBool>) -> Result<(), Problem> 
 
 /// Ends everything below this process, what is still there after the grace by SIGKILL, and returns the names of those.
 ///
-/// The children are enough: whoever they leave behind becomes our child. None of their pids can have gone to a stranger,
-/// because we alone take them away.
+/// The children are enough: whoever they leave behind becomes our child. None of their pids can have gone to a
+/// stranger, because we alone take them away.
 fn end_all(grace: Duration) -> Result<Vec<String>, Problem> {
     let start = Instant::now();
     let mut ended = Vec::new();

@@ -1,7 +1,8 @@
 //! Instructions, counted by callgrind: what is left of a measurement when the machine's mood is taken out.
 //!
-//! Only the program itself is counted, not what it starts, and not the kernel. A whole process is counted from its start
-//! to its end; what happens inside one is the difference between doing it often and seldom, divided by how often.
+//! Only the program itself is counted, not what it starts, and not the kernel. A whole process is counted from its
+//! start to its end; what happens inside one is the difference between doing it often and seldom, divided by how
+//! often.
 
 use std::fs;
 use std::process::Command;
@@ -77,8 +78,8 @@ pub(crate) fn read_cf(stage: &Stage, args: &[&str]) -> Result<Vec<f64>, Problem>
 
 /// A task of a serial batch, in the conductor alone.
 ///
-/// The conductor starts itself through `/proc/self/exe`, which below valgrind is valgrind. A library that is loaded before
-/// the others names the right program.
+/// The conductor starts itself through `/proc/self/exe`, which below valgrind is valgrind. A library that is loaded
+/// before the others names the right program.
 pub(crate) fn dispatch(stage: &Stage) -> Result<Vec<f64>, Problem> {
     let library = stage.fresh("own_program.so")?;
     let source = library.with_extension("c");

@@ -89,8 +89,9 @@ pub(crate) fn quartiles(samples: &[f64]) -> Option<[f64; 2]> {
 
 /// The ratio of two contenders, and its spread.
 ///
-/// It is the median of the ratios of single rounds: the turns of a round follow each other closely, so that what is slow
-/// for one is slow for the other. Where one has had more turns than the other, the medians of all samples are divided.
+/// It is the median of the ratios of single rounds: the turns of a round follow each other closely, so that what is
+/// slow for one is slow for the other. Where one has had more turns than the other, the medians of all samples are
+/// divided.
 pub(crate) fn ratio(ours: &[Vec<f64>], other: &[Vec<f64>]) -> Option<(f64, f64)> {
     if ours.len() != other.len() {
         let all = |turns: &[Vec<f64>]| median(&turns.concat());

@@ -54,8 +54,8 @@ impl Record {
         }
     }
 
-    /// Takes new figures, rounded to what they are good for, and sorts by the order of the table. Rows that the table no
-    /// longer has go.
+    /// Takes new figures, rounded to what they are good for, and sorts by the order of the table. Rows that the table
+    /// no longer has go.
     pub(crate) fn take(&mut self, kind: Kind, rows: &[RowFigures], table: &[&str]) {
         let kept = match kind {
             Kind::Full => &mut self.full,

@@ -30,8 +30,10 @@ pub(crate) fn print_row(measured: &Measured, figures: &RowFigures) {
                 ratio.to.as_deref().unwrap_or_default()
             )
         });
+        // Of a count nobody wants to see fractions.
+        let digits = if found.figure < 1_000.0 { 3 } else { 0 };
         println!(
-            "  {name:<34} {:>12.3}  [{:.3} – {:.3}, n {}]  {ratio}",
+            "  {name:<34} {:>12.digits$}  [{:.digits$} – {:.digits$}, n {}]  {ratio}",
             found.figure, found.quartiles[0], found.quartiles[1], found.n,
         );
     }

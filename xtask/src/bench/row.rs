@@ -278,3 +278,6 @@ impl Samples {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -90,8 +90,8 @@ pub(crate) struct Workspace {
 }
 
 impl Drop for Stage {
-    /// Removes everything that was made, and not earlier: a file system may look at every file that was removed a moment
-    /// ago before it makes a new one (ext4 without a journal does), and whoever is measured next would pay.
+    /// Removes everything that was made, and not earlier: a file system may look at every file that was removed a
+    /// moment ago before it makes a new one (ext4 without a journal does), and whoever is measured next would pay.
     fn drop(&mut self) {
         // What cannot be removed lies in the build folder, and the next run tries again.
         let _ = fs::remove_dir_all(&self.scratch);

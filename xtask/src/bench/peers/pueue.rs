@@ -1,7 +1,7 @@
 //! pueue: a daemon with a queue, and a client.
 //!
-//! Each daemon that is measured is ours alone: its files and its socket lie in the scratch folder, it listens on nothing
-//! else, and it is shut down when its measurement ends.
+//! Each daemon that is measured is ours alone: its files and its socket lie in the scratch folder, it listens on
+//! nothing else, and it is shut down when its measurement ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -12,7 +12,7 @@ pub(crate) const SERIAL: Row = Row {
     what: "dispatch, serial, a program as agent, per task",
     unit: "ms",
     statistic: Statistic::Median,
-    rounds: 5,
+    rounds: 7,
     contenders: &[
         floor("spawn + wait", |stage| spawn_program(stage, "1")),
         floor("with one joint FULL commit", |stage| {
@@ -41,7 +41,7 @@ pub(crate) const SERIAL_SCRIPT: Row = Row {
     what: "dispatch, serial, a script as agent, per task",
     unit: "ms",
     statistic: Statistic::Median,
-    rounds: 5,
+    rounds: 7,
     contenders: &[
         floor("spawn + wait of /bin/sh -c", |stage| {
             spawn_script(stage, "1")
@@ -71,7 +71,7 @@ pub(crate) const FOUR: Row = Row {
     what: "dispatch, 4 slots, a program as agent, per task",
     unit: "ms",
     statistic: Statistic::Median,
-    rounds: 5,
+    rounds: 7,
     contenders: &[
         floor("spawn + wait", |stage| spawn_program(stage, "4")),
         floor("with one joint FULL commit", |stage| {
@@ -94,7 +94,7 @@ pub(crate) const FOUR_SCRIPT: Row = Row {
     what: "dispatch, 4 slots, a script as agent, per task",
     unit: "ms",
     statistic: Statistic::Median,
-    rounds: 5,
+    rounds: 7,
     contenders: &[
         floor("spawn + wait of /bin/sh -c", |stage| {
             spawn_script(stage, "4")
