@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use cf_conductor::{process, supervise};
+use cf_conductor::{engine, process, supervise};
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::filter::LevelFilter;
@@ -38,6 +38,10 @@ fn main() -> ExitCode {
     // A supervisor is this program again, and must stay small: no parser, no configuration, no threads.
     if supervise::is_supervisor_call(&words) {
         return supervise::supervise();
+    }
+    // Who knows a token leaves no core dump, whatever it was called for.
+    if engine::has_secret() {
+        let _ = process::make_undumpable();
     }
     // Building the parser of every command costs more than everything else that this one does.
     if let [_, only] = words.as_slice()

@@ -280,6 +280,11 @@ impl Output {
         self.status.code()
     }
 
+    /// Whether a signal ended it that left a core dump.
+    pub fn dumped_core(&self) -> bool {
+        self.status.core_dumped()
+    }
+
     /// Asserts that it ended with 0.
     #[track_caller]
     pub fn ok(self) -> Self {

@@ -96,6 +96,51 @@ fn an_agents_cf_refuses_everything_else() {
 }
 
 #[test]
+fn an_agent_changes_nothing_in_another_workspace_whatever_it_hides() {
+    let ws = workspace();
+    let theirs = workspace();
+    theirs.add("victim", "true");
+    let there = theirs.root().display();
+    let scrubbed = "env -i PATH=\"$PATH\" HOME=\"$HOME\"";
+    let commands = [
+        format!("cf -C '{there}' tasks set status victim DONE"),
+        format!("{scrubbed} cf -C '{there}' tasks set status victim DONE"),
+        format!("{scrubbed} cf -C '{there}' tasks add stranger"),
+        format!("{scrubbed} cf -C '{there}' blocker ask 'and now?' --task victim"),
+        format!("cd '{there}' && {scrubbed} cf work batch run victim"),
+        format!("cd '{there}' && {scrubbed} setsid -w cf tasks delete victim"),
+        format!("mkdir '{there}/new' && cd '{there}/new' && git init -q && {scrubbed} cf init"),
+        // The name of another's attempt gives no rights either.
+        format!(
+            "{scrubbed} CF_ATTEMPT_ID=00000000-0000-4000-8000-000000000000 cf -C '{there}' tasks set status victim DONE"
+        ),
+    ];
+    let script: Vec<String> = commands
+        .iter()
+        .enumerate()
+        .map(|(n, command)| format!("({command}) > said.{n} 2>&1; echo $? > code.{n}"))
+        .collect();
+    ws.add("a", &script.join("\n"));
+    ws.run(["a"]).ok();
+    for (n, command) in commands.iter().enumerate() {
+        let said = ws.read(&format!("said.{n}"));
+        assert_ne!(code_in(&ws, &format!("code.{n}")), 0, "{command}: {said}");
+        let is_explained = said.contains("agent") || said.contains("attempt");
+        assert!(is_explained, "{command} is explained: {said}");
+    }
+    assert_eq!(theirs.status("victim"), "READY");
+    assert!(theirs.blockers("victim").is_empty());
+    assert!(!theirs.exists("new/.cf"));
+    // Reading is allowed, there as here.
+    ws.add(
+        "b",
+        &format!("{scrubbed} cf -C '{there}' tasks show victim > seen"),
+    );
+    ws.run(["b"]).ok();
+    assert!(ws.read("seen").contains("victim"));
+}
+
+#[test]
 fn an_agent_that_reports_failed_is_failed_whatever_its_exit_code() {
     let ws = workspace();
     ws.add("a", "cf tasks set status self FAILED; exit 0");

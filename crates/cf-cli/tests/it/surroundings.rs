@@ -1,6 +1,7 @@
 //! Surroundings that mean no good: odd paths, closed streams, no `/proc`, no room, no rights.
 
 mod disk;
+mod dumps;
 mod links;
 mod namespaces;
 mod paths;

@@ -120,6 +120,13 @@ pub fn withheld<'v>(
         .collect()
 }
 
+/// Whether this process was started with a secret of `cf`'s: a tracker's token, or the webhook's.
+pub fn has_secret() -> bool {
+    std::env::vars_os().any(|(name, value)| {
+        !value.is_empty() && (is_tracker_token(&name, &value) || name == SECRET_VARIABLE)
+    })
+}
+
 /// Takes what is withheld out of what a command inherits. Every program that `cf` starts for itself goes through this:
 /// git runs whatever filter an agent wrote into `.git/config`.
 pub fn withhold(command: &mut Command) {
