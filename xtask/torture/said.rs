@@ -79,25 +79,27 @@ pub(crate) fn unheard(said: &[Said], replay: &Replay) -> Vec<String> {
     said.sort_by_key(|said| said.during.1);
     for said in said {
         let (from, to) = (said.during.0 - GRAIN_MS, said.during.1 + GRAIN_MS);
+        let word = &said.word;
+        if let (true, Word::Status(key, status)) = (said.was_so, word) {
+            // It changed nothing, so that no event is its own.
+            if !replay.had(key, status, (from, to)) {
+                unheard.push(format!(
+                    "{key} was said to be {status} already, and was not"
+                ));
+            }
+            continue;
+        }
         let told = replay.events.iter().find(|event| {
             (from..=to).contains(&event.at_ms)
                 && !used.contains(&event.seq)
-                && said.word.is_told_by(event, replay)
+                && word.is_told_by(event, replay)
         });
-        match (told, &said.word) {
-            (Some(event), _) => {
-                used.insert(event.seq);
-            }
-            (None, Word::Status(key, status)) if said.was_so => {
-                if !replay.had(key, status, (from, to)) {
-                    unheard.push(format!(
-                        "{key} was said to be {status} already, and was not"
-                    ));
-                }
-            }
-            (None, word) => unheard.push(format!(
+        if let Some(event) = told {
+            used.insert(event.seq);
+        } else {
+            unheard.push(format!(
                 "{word:?} was taken between {from} and {to}, and the log does not know of it"
-            )),
+            ));
         }
     }
     unheard
