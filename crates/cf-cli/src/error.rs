@@ -36,6 +36,13 @@ pub(crate) enum CliError {
     Document(#[from] DocumentError),
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// git refuses a merge that was asked for.
+    #[error("cannot merge {branch} into {into}")]
+    Merge {
+        branch: String,
+        into: String,
+        source: GitError,
+    },
     /// There is no workspace where one is needed.
     #[error("there is no workspace in {} or above it", .0.display())]
     NoWorkspace(PathBuf),
@@ -130,6 +137,7 @@ impl CliError {
             | Self::Workspace(_)
             | Self::Conductor(_)
             | Self::Git(_)
+            | Self::Merge { .. }
             | Self::NoWorkspace(_)
             | Self::Refused { .. }
             | Self::File { .. }
@@ -144,6 +152,7 @@ impl CliError {
             Self::Workspace(error) => workspace_hint(error),
             Self::Conductor(error) => conductor_hint(error),
             Self::Git(error) => git_hint(error),
+            Self::Merge { source, .. } => git_hint(source),
             Self::NoWorkspace(_) => {
                 Some("make one with `cf init`, or name its folder with -C".to_owned())
             }

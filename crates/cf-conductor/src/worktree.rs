@@ -21,13 +21,14 @@ mod keep;
 mod leftover;
 mod merge;
 mod prepare;
+mod preview;
 mod remove;
 mod repository;
 
 pub use git::{Cancel, Git, GitError};
 pub use keep::{Kept, Leaving};
 pub use leftover::{Leftover, LeftoverError, Standing, leftovers, remove_leftover};
-pub use merge::{MergeRefused, Merged};
+pub use merge::{MergeRefused, Merged, some};
 pub(crate) use prepare::taken;
 pub use prepare::{Older, Order, Part, Ready, Unready};
 pub use repository::{Base, Repository};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cf_conductor::conductor;
 use cf_conductor::store::task::{Expect, StatusWrite, Task, TaskFilter};
 use cf_conductor::store::{Reader, Store, StoreError};
-use cf_conductor::worktree::{MergeRefused, Merged, Part, Repository};
+use cf_conductor::worktree::{MergeRefused, Merged, Part, Repository, some};
 use cf_core::{Actor, Graph, TaskId, TaskStatus};
 use serde_json::json;
 
@@ -42,7 +42,8 @@ pub(super) fn run(args: &MergeArgs, console: &Console) -> Ended {
     let mut branch = None;
     let mut stopped = None;
     if works.iter().any(|work| !work.is_merged) {
-        let repository = conductor::repository(&workspace, &settings)?;
+        let repository =
+            conductor::repository(&workspace, &settings)?.seen_from(&workspace::current_dir()?)?;
         let into = repository.ready_to_merge()?;
         if store.read(|reader| reader.is_our_branch(&into))? {
             return Err(CliError::refused(
@@ -63,7 +64,9 @@ pub(super) fn run(args: &MergeArgs, console: &Console) -> Ended {
     } else {
         done.extend(works.iter().map(|work| (work, Merged::Already)));
     }
-    tell(&done, branch.as_deref(), console)?;
+    if stopped.is_none() || !done.is_empty() {
+        tell(&done, branch.as_deref(), console)?;
+    }
     match stopped {
         Some(error) => Err(error),
         None => Ok(0),
@@ -191,7 +194,20 @@ fn refusal(error: MergeError, work: &Work, into: &str) -> CliError {
                 work.part.branch
             ),
         ),
-        MergeError::Refused(MergeRefused::Git(error)) => error.into(),
+        MergeError::Refused(MergeRefused::InTheWay(files)) => CliError::refused(
+            format!(
+                "merging {} into {into} would write over {}, which git does not follow; the checkout is as it was \
+                 before it",
+                work.part.branch,
+                some(&files)
+            ),
+            "move away what you need of it, and then run `cf work merge` again",
+        ),
+        MergeError::Refused(MergeRefused::Git(error)) => CliError::Merge {
+            branch: work.part.branch.clone(),
+            into: into.to_owned(),
+            source: error,
+        },
         MergeError::Store(error) => error.into(),
     }
 }

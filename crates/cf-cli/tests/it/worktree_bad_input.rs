@@ -353,3 +353,45 @@ fn a_database_from_before_worktrees_is_migrated_after_a_copy() {
     ws.run(["a"]).ok();
     assert_eq!(tree(&ws, "a")["branch"], "cf/a");
 }
+
+#[test]
+fn a_link_in_the_place_of_the_folder_of_worktrees_is_not_followed() {
+    let ws = repository();
+    let elsewhere = ws.home().join("elsewhere");
+    std::fs::create_dir_all(elsewhere.join("not ours")).unwrap();
+    let folder = ws.root().join(".cf/worktrees");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::os::unix::fs::symlink(&elsewhere, &folder).unwrap();
+    ws.add("a", "echo a > a");
+    ws.run(["a"])
+        .code(3)
+        .says("is a symbolic link or no folder");
+    ws.cf(["doctor"]).text();
+    ws.cf(["doctor", "--fix"]).never_says("not ours");
+    let there: Vec<_> = std::fs::read_dir(&elsewhere)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(there, ["not ours"]);
+}
+
+#[test]
+fn an_agent_that_removes_its_worktree_is_told_so_once() {
+    let ws = repository();
+    ws.add("a", "rm -rf \"$PWD\"");
+    ws.run(["a"])
+        .code(3)
+        .says("the agent has removed it")
+        .never_says("is still in");
+}
+
+#[test]
+fn an_agent_that_removes_the_repository_is_told_so() {
+    let ws = repository();
+    ws.add("a", "echo a > a; rm -rf \"$CF_WORKSPACE/.git\"");
+    ws.run(["a"])
+        .code(3)
+        .says(".git is gone")
+        .never_says("not on the PATH");
+    ws.cf(["doctor"]).code(1).says("is not in a git repository");
+}

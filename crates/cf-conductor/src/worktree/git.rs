@@ -81,7 +81,7 @@ pub enum GitError {
         what: &'static str,
     },
     /// It cannot be started or listened to.
-    #[error("cannot {what}: git cannot be run")]
+    #[error("cannot {what}")]
     System {
         /// What was tried.
         what: &'static str,
@@ -295,13 +295,10 @@ impl Call<'_> {
         if self.git.cancel.is_cancelled() {
             return Err(GitError::Cancelled { what });
         }
-        let child = self.command.spawn().map_err(|source| {
-            if source.kind() == io::ErrorKind::NotFound {
-                GitError::Missing { what }
-            } else {
-                GitError::System { what, source }
-            }
-        })?;
+        let child = self
+            .command
+            .spawn()
+            .map_err(|source| not_started(&self.command, what, source))?;
         // It has its own copy of the lock.
         self.command.stdin(Stdio::null());
         let mut watched = Watched::new(child).map_err(system)?;
@@ -333,6 +330,20 @@ impl Call<'_> {
                 }
             }
         }
+    }
+}
+
+/// Why git was not started: a folder that is gone is told in the same words as a program that is missing.
+fn not_started(command: &Command, what: &'static str, source: io::Error) -> GitError {
+    if source.kind() != io::ErrorKind::NotFound {
+        return GitError::System { what, source };
+    }
+    match command.get_current_dir() {
+        Some(folder) if !folder.is_dir() => GitError::Refused {
+            what: format!("cannot {what}: {} is gone", folder.display()),
+            hint: None,
+        },
+        _ => GitError::Missing { what },
     }
 }
 
@@ -369,4 +380,14 @@ pub(super) fn place(git_dir: &Path, work_tree: &Path) -> [OsString; 4] {
 pub(super) fn path(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt as _;
     PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+/// The name of a file as it is told: as it is, or in quotation marks where something in it could not be seen.
+pub(super) fn name(bytes: &[u8]) -> String {
+    let name = String::from_utf8_lossy(bytes);
+    if name.contains(char::is_control) {
+        format!("{name:?}")
+    } else {
+        name.into_owned()
+    }
 }

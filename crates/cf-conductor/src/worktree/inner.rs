@@ -48,7 +48,8 @@ impl Repository {
         match inner.iter().find(|path| !declared.contains(&path.as_str())) {
             Some(path) => Err(GitError::Refused {
                 what: format!(
-                    "{path} is a git repository of its own, which a commit cannot take in"
+                    "{} is a git repository of its own, which a commit cannot take in",
+                    git::name(path.as_bytes())
                 ),
                 hint: None,
             }),

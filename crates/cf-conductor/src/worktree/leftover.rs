@@ -63,14 +63,13 @@ pub fn leftovers(repository: &Repository, store: &Store) -> Result<Vec<Leftover>
             names.insert(name.to_owned());
         }
     }
-    for entry in std::fs::read_dir(&repository.folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        if entry.path().is_dir()
-            && let Ok(name) = entry.file_name().into_string()
-        {
+    for name in repository.entries() {
+        let is_folder = repository
+            .folder
+            .join(&name)
+            .symlink_metadata()
+            .is_ok_and(|meta| meta.is_dir());
+        if is_folder && let Ok(name) = name.into_string() {
             names.insert(name);
         }
     }

@@ -30,6 +30,9 @@ pub enum MergeRefused {
     /// Both sides changed the same things.
     #[error("it conflicts in {}", .0.join(", "))]
     Conflict(Vec<String>),
+    /// It would write over files of the user's that no commit has.
+    #[error("it would write over {}, which git does not follow", some(.0))]
+    InTheWay(Vec<String>),
     /// git refuses.
     #[error(transparent)]
     Git(#[from] GitError),
@@ -98,6 +101,7 @@ impl Repository {
         }
         let lock = self.lock()?;
         self.refuse_under_way()?;
+        self.foresee(&before, commit)?;
         let merged = self
             .here("merge the work of a task")
             .holding(lock.hold()?)
@@ -132,7 +136,7 @@ impl Repository {
         let files: Vec<String> = files
             .split(|byte| *byte == 0)
             .filter(|name| !name.is_empty())
-            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .map(git::name)
             .collect();
         if files.is_empty() {
             return Err(error.into());
@@ -146,13 +150,13 @@ impl Repository {
             .text()
     }
 
-    fn here(&self, what: &'static str) -> Call<'_> {
+    pub(super) fn here(&self, what: &'static str) -> Call<'_> {
         self.git.call(what, &self.root)
     }
 }
 
 /// The first of some names, and how many more there are.
-fn some(names: &[String]) -> String {
+pub fn some(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names[..names.len().min(SHOWN)].join(", ");
     if names.len() > SHOWN {

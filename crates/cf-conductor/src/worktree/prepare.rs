@@ -8,7 +8,7 @@ use std::path::Path;
 
 use cf_core::AttemptId;
 
-use super::git::{GitError, place};
+use super::git::{GitError, name, place};
 use super::keep::Leaving;
 use super::repository::{Repository, patiently};
 use super::{Kept, full, rescue_ref};
@@ -291,7 +291,7 @@ impl Repository {
                 let files: Vec<String> = files
                     .split(|byte| *byte == 0)
                     .filter(|name| !name.is_empty())
-                    .map(|name| String::from_utf8_lossy(name).into_owned())
+                    .map(name)
                     .collect();
                 if files.is_empty() {
                     return Err(error.into());

@@ -30,7 +30,8 @@ impl Repository {
     pub(super) fn is_clean(&self, name: &str, base: Option<&str>) -> Result<bool, GitError> {
         let tree = self.tree(name);
         let Some(git_dir) = self.git_dir(name) else {
-            return Ok(!tree.exists());
+            let is_empty = || std::fs::read_dir(&tree).is_ok_and(|mut all| all.next().is_none());
+            return Ok(!tree.exists() || is_empty());
         };
         if lock_of(&git_dir) == Locked::BySomebody {
             return Ok(false);

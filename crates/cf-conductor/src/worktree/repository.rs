@@ -1,16 +1,17 @@
 //! The repository of a workspace: where it is, what its checkout stands on, and what git knows of its worktrees.
 
-use std::fs::{DirBuilder, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Dir, FlockOperation, Mode, OFlags, flock};
 
 use super::git::{self, Call, Git, GitError};
 use super::{BRANCHES, full};
-use crate::workspace::{Workspace, open_lock};
+use crate::workspace::{Workspace, inside, open_lock};
 
 /// The time between two looks whether a lock is free.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -111,6 +112,42 @@ impl Repository {
             folder: workspace.worktrees(),
             lock: workspace.git_lock(),
             git,
+        })
+    }
+
+    /// The same, where a person stands in another checkout of it, as `git worktree add` makes them: that is the one that
+    /// is looked at and merged into. A worktree of an attempt is none of theirs.
+    ///
+    /// # Errors
+    ///
+    /// git is not there.
+    pub fn seen_from(self, folder: &Path) -> Result<Self, GitError> {
+        let said = self
+            .git
+            .call("find the checkout", folder)
+            .args(["rev-parse", "--show-toplevel", "--git-common-dir"])
+            .bytes();
+        let said = match said {
+            Ok(said) => said,
+            // It is in no checkout, so the workspace's is meant.
+            Err(GitError::Failed { .. }) => return Ok(self),
+            Err(error) => return Err(error),
+        };
+        let mut lines = said.split(|byte| *byte == b'\n');
+        let (top, common) = (
+            lines.next().unwrap_or_default(),
+            lines.next().unwrap_or_default(),
+        );
+        let is_same = folder
+            .join(git::path(common))
+            .canonicalize()
+            .is_ok_and(|common| common == self.common);
+        if !is_same || git::path(top).starts_with(&self.folder) {
+            return Ok(self);
+        }
+        Ok(Self {
+            root: folder.to_owned(),
+            ..self
         })
     }
 
@@ -318,16 +355,28 @@ impl Repository {
         Ok(list)
     }
 
-    /// Makes the folder of worktrees.
+    /// Makes the folder of worktrees. A link in its place would lead git to anywhere.
     pub(super) fn make_folder(&self) -> Result<(), GitError> {
-        DirBuilder::new()
-            .mode(0o700)
-            .recursive(true)
-            .create(&self.folder)
-            .map_err(|source| GitError::System {
-                what: "make the folder of worktrees",
-                source,
-            })
+        inside::make_folder(&self.folder).map_err(|source| GitError::System {
+            what: "make the folder of worktrees",
+            source,
+        })
+    }
+
+    /// The names of what lies in the folder of worktrees; none where it is not there, or is a link.
+    pub(super) fn entries(&self) -> Vec<OsString> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Ok(folder) = inside::open(&self.folder, flags, Mode::empty()) else {
+            return Vec::new();
+        };
+        let Ok(entries) = Dir::new(folder) else {
+            return Vec::new();
+        };
+        entries
+            .flatten()
+            .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
+            .filter(|name| name != "." && name != "..")
+            .collect()
     }
 
     /// Takes the lock under which worktrees are added and removed and branches of tasks are moved, so that two of these
@@ -386,7 +435,7 @@ pub(super) fn changed(status: &[u8]) -> Vec<String> {
         if mark.first().is_some_and(|mark| b"RC".contains(mark)) {
             parts.next();
         }
-        files.push(String::from_utf8_lossy(name).into_owned());
+        files.push(git::name(name));
     }
     files
 }

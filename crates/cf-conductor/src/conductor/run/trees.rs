@@ -371,7 +371,11 @@ impl Conductor<'_> {
     fn tell_not_kept(&mut self, attempt: AttemptId, why: &str) {
         let task = self.core.by_attempt.get(&attempt);
         let running = task.and_then(|task| self.core.running.get(task));
-        if let Some(tree) = running.and_then(|running| running.tree.as_ref()) {
+        let tree = running.and_then(|running| running.tree.as_ref());
+        // Where the agent has removed it nothing is there, which is the reason that the task is given.
+        if let Some(tree) = tree
+            && self.setup.workspace.worktrees().join(&tree.name).exists()
+        {
             self.observer.notice(&Notice::NotKept {
                 worktree: self.setup.workspace.worktrees().join(&tree.name),
                 why: why.to_owned(),
