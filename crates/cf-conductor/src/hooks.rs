@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cf_core::EventType;
+use cf_core::{EventType, Phase};
 pub use cf_github::Webhook;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
@@ -83,19 +83,26 @@ impl Hooks {
     }
 }
 
-/// The hook that an event is for, if it is for one.
-fn kind_of(event: &Event) -> Option<&'static str> {
+/// The hooks that an event is for.
+fn kinds_of(event: &Event) -> &'static [&'static str] {
     use EventType as E;
-    match event.kind.known()? {
-        E::BatchCompleted | E::BatchPartial | E::BatchFailed | E::BatchCancelled => {
-            Some("on_batch_end")
+    let is = |name, phase: Phase| event.text(name) == Some(phase.as_str());
+    let ends = is("phase", Phase::Finished);
+    match event.kind.known() {
+        Some(E::BatchCompleted | E::BatchPartial | E::BatchFailed | E::BatchCancelled) => {
+            &["on_batch_end"]
         }
-        E::BatchTaskBlocked => Some("on_blocked"),
-        E::BatchTaskCompleted
-        | E::BatchTaskFailed
-        | E::BatchTaskSkipped
-        | E::BatchTaskCancelled => Some("on_task_end"),
-        _ => None,
+        // That it is held was told when it began.
+        Some(E::BatchTaskBlocked) if ends && is("phase_before", Phase::Held) => &["on_task_end"],
+        Some(E::BatchTaskBlocked) if ends => &["on_blocked", "on_task_end"],
+        Some(E::BatchTaskBlocked) => &["on_blocked"],
+        Some(
+            E::BatchTaskCompleted
+            | E::BatchTaskFailed
+            | E::BatchTaskSkipped
+            | E::BatchTaskCancelled,
+        ) => &["on_task_end"],
+        _ => &[],
     }
 }
 
@@ -161,9 +168,16 @@ impl Shared {
     }
 
     fn write(&self, what: &str) {
-        let line = format!("{:.3} {what}\n", crate::ambient::now());
+        self.write_output(format!("{:.3} {what}\n", crate::ambient::now()).as_bytes());
+    }
+
+    /// Adds what a command printed.
+    fn write_output(&self, output: &[u8]) {
+        if output.is_empty() {
+            return;
+        }
         if let Ok(mut log) = self.open_log() {
-            let _ = log.write_all(line.as_bytes());
+            let _ = log.write_all(output);
         }
     }
 }
@@ -211,7 +225,12 @@ impl<'o> Hooked<'o> {
     }
 
     fn tell(&mut self, event: &Event) {
-        let Some(kind) = kind_of(event) else { return };
+        for kind in kinds_of(event) {
+            self.tell_one(kind, event);
+        }
+    }
+
+    fn tell_one(&mut self, kind: &'static str, event: &Event) {
         let command = self.hooks.command(kind).cloned();
         let has_webhook = self.hooks.webhook.is_some() || self.webhook.is_some();
         if command.is_none() && !has_webhook {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use cf_conductor::store::event::Event;
-use cf_core::{EventType, TaskId, TaskLabel, Timestamp};
+use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
 use serde_json::Value;
 
 use crate::console::Look;
@@ -104,6 +104,13 @@ impl Teller {
                 line(Look::Bad, format!("failed {name}{took}{reason}"))
             }
             EventType::BatchTaskSkipped => line(Look::Dim, because("skipped")),
+            // That it is held was told when it began.
+            EventType::BatchTaskBlocked
+                if event.text("phase_before") == Some(Phase::Held.as_str())
+                    && event.text("phase") == Some(Phase::Finished.as_str()) =>
+            {
+                None
+            }
             EventType::BatchTaskBlocked => line(Look::Warn, because("blocked")),
             EventType::BatchTaskCancelled => line(Look::Dim, because("cancelled")),
             EventType::BatchTaskStopping => line(Look::Warn, because("stopping")),

@@ -57,15 +57,23 @@ fn each_hook_is_told_its_events() {
     assert_eq!(
         kinds,
         [
+            (Some("asks"), Some("BATCH_TASK_BLOCKED")),
             (Some("bad"), Some("BATCH_TASK_FAILED")),
             (Some("good"), Some("BATCH_TASK_COMPLETED"))
         ]
     );
+    // Once that it is held, and once that it ended so.
     let blocked = told(&ws, "blocked");
     assert_eq!(
         (blocked.len(), &blocked[0]["event"]["task"]),
         (1, &json!(ws.id("asks")))
     );
+    let phases: Vec<Value> = ws
+        .events_of("BATCH_TASK_BLOCKED", "asks")
+        .iter()
+        .map(|event| event["data"]["phase"].clone())
+        .collect();
+    assert_eq!(phases, ["held", "finished"]);
     let ended = told(&ws, "ended");
     assert_eq!(ended.len(), 1);
     assert_eq!(
@@ -295,4 +303,29 @@ fn a_batch_that_nobody_conducts_is_told_when_it_is_stopped() {
     ws.cf(["stop", &ws.batch_id(), "--force"]).ok();
     assert_eq!(told(&ws, "ended")[0]["event"]["type"], "BATCH_CANCELLED");
     ws.wait_for_quiet();
+}
+
+#[test]
+fn a_command_that_prints_without_end_fills_no_disk() {
+    let ws = workspace();
+    ws.config(
+        "[hooks]\ntimeout = '2s'\non_task_end = 'echo first; yes'\non_batch_end = 'echo last'\n",
+    );
+    ws.add("a", "true");
+    ws.run(["a"]).ok();
+    let log = log(&ws);
+    assert!(
+        log.starts_with("first\ny\n") || log.starts_with("last\n"),
+        "{}",
+        &log[..40]
+    );
+    assert!(log.len() < 100_000, "{} bytes", log.len());
+    for said in [
+        "more bytes were left out]",
+        "on_task_end a: killed: it took longer",
+        "last\n",
+    ] {
+        assert!(log.contains(said), "{said}");
+    }
+    assert!(!ws.exists(".cf/logs/hooks.log.1"));
 }

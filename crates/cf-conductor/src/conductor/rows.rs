@@ -102,8 +102,6 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
         (_, (Phase::Held, _)) => EventType::BatchTaskBlocked,
         (_, (Phase::Finished, Some(Outcome::Completed))) => EventType::BatchTaskCompleted,
         (_, (Phase::Finished, Some(Outcome::Failed))) => EventType::BatchTaskFailed,
-        // That it is held was told when it began.
-        ((Phase::Held, _), (Phase::Finished, Some(Outcome::Blocked))) => return None,
         (_, (Phase::Finished, Some(Outcome::Blocked))) => EventType::BatchTaskBlocked,
         (_, (Phase::Finished, Some(Outcome::Skipped))) => EventType::BatchTaskSkipped,
         (_, (Phase::Finished, Some(Outcome::Cancelled))) => EventType::BatchTaskCancelled,

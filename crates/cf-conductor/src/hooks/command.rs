@@ -1,5 +1,7 @@
 //! One command: started, watched, ended.
 
+mod printed;
+
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -11,6 +13,8 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid, waitpgid,
 };
 
+use printed::Printed;
+
 use super::{Call, LOOK, Shared};
 
 /// Runs a command to its end or to its limit, and notes how it ended. What it left in its group ends with it.
@@ -20,8 +24,8 @@ pub(super) fn run(call: &Call, shared: &Shared) {
         return;
     }
     let began = Instant::now();
-    let mut child = match start(call, shared) {
-        Ok(child) => child,
+    let (mut child, mut printed) = match start(call, shared) {
+        Ok(started) => started,
         Err(error) => return shared.note(call, &format!("cannot be started: {error}")),
     };
     let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
@@ -31,7 +35,7 @@ pub(super) fn run(call: &Call, shared: &Shared) {
             late = true;
             break;
         }
-        std::thread::sleep(LOOK);
+        printed.wait(LOOK);
     }
     // It was not waited for yet, so its number is still its own.
     if let Some(group) = group {
@@ -51,6 +55,7 @@ pub(super) fn run(call: &Call, shared: &Shared) {
     if let Some(group) = group {
         reap(group);
     }
+    shared.write_output(&printed.all());
     shared.note(call, &told);
 }
 
@@ -67,14 +72,9 @@ fn reap(group: Pid) {
 
 /// Starts it in a group of its own, in the session of the batch: what is in another session counts as an orphan of an
 /// agent.
-fn start(call: &Call, shared: &Shared) -> io::Result<Child> {
-    // Where there is no log, what it prints is lost; it is told all the same.
-    let log = shared.open_log().ok();
-    let printed = |log: Option<&File>| {
-        log.and_then(|log| log.try_clone().ok())
-            .map_or_else(Stdio::null, Stdio::from)
-    };
-    Command::new("/bin/sh")
+fn start(call: &Call, shared: &Shared) -> io::Result<(Child, Printed)> {
+    let (printed, out) = Printed::new()?;
+    let child = Command::new("/bin/sh")
         .args(["-c", &call.command])
         .current_dir(&shared.root)
         .env_clear()
@@ -82,10 +82,11 @@ fn start(call: &Call, shared: &Shared) -> io::Result<Child> {
         .env("CF_HOOK", call.kind)
         .env("CF_WORKSPACE", &shared.root)
         .stdin(Stdio::from(body(&call.body)?))
-        .stdout(printed(log.as_ref()))
-        .stderr(printed(log.as_ref()))
+        .stdout(out.try_clone()?)
+        .stderr(out)
         .process_group(0)
-        .spawn()
+        .spawn()?;
+    Ok((child, printed))
 }
 
 /// The JSON as a file in memory: a command that does not read it holds nothing up.
