@@ -9,7 +9,9 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, inotify};
 use tokio::io::unix::AsyncFd;
 
@@ -61,8 +63,7 @@ impl Watch {
     }
 
     fn watch(path: &Path) -> io::Result<AsyncFd<OwnedFd>> {
-        let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&fd, path, inotify::WatchFlags::MODIFY)?;
+        let fd = watch(path)?;
         #[expect(
             deprecated,
             reason = "its successor is unsafe; an OwnedFd keeps its descriptor, which is all that is asked for"
@@ -91,6 +92,54 @@ impl Watch {
     }
 }
 
+/// The shortest time between two wakings of a [`Listener`]: what is committed in a burst is looked at together.
+const BURST: Duration = Duration::from_millis(50);
+
+/// The watching end for whoever has no runtime and only looks on.
+#[derive(Debug)]
+pub struct Listener {
+    fd: Option<OwnedFd>,
+    woken_at: Option<Instant>,
+}
+
+impl Listener {
+    /// Watches the file. Without inotify every wait is as long as it may be.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            fd: watch(path)
+                .inspect_err(|error| tracing::debug!(%error, "no inotify"))
+                .ok(),
+            woken_at: None,
+        }
+    }
+
+    /// Waits until somebody has committed since the last call, but no longer than this.
+    pub fn wait(&mut self, longest: Duration) {
+        let begun = Instant::now();
+        let Some(fd) = &self.fd else {
+            std::thread::sleep(longest);
+            return;
+        };
+        if let Some(at) = self.woken_at {
+            std::thread::sleep(BURST.saturating_sub(at.elapsed()).min(longest));
+        }
+        let left = longest.saturating_sub(begun.elapsed());
+        let timeout = Timespec::try_from(left).ok();
+        // A signal ends the waiting early, which is a look too many and no harm.
+        let _ = poll(&mut [PollFd::new(fd, PollFlags::IN)], timeout.as_ref());
+        if drain(fd).is_ok() {
+            self.woken_at = Some(Instant::now());
+        }
+    }
+}
+
+/// A descriptor that can be read when the file was written to.
+fn watch(path: &Path) -> io::Result<OwnedFd> {
+    let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+    inotify::add_watch(&fd, path, inotify::WatchFlags::MODIFY)?;
+    Ok(fd)
+}
+
 /// Reads everything that is queued, so that one look answers all of it.
 fn drain(fd: &OwnedFd) -> io::Result<()> {
     let mut buffer = [0u8; 4096];
@@ -103,5 +152,47 @@ fn drain(fd: &OwnedFd) -> io::Result<()> {
             Err(rustix::io::Errno::AGAIN) if any => return Ok(()),
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_hears_of_a_commit_at_once_and_of_a_burst_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wake");
+        let file = WakeFile::open(&path).unwrap();
+        let mut listener = Listener::new(&path);
+        let long = Duration::from_mins(1);
+        // Also of what came before it began to wait.
+        file.poke();
+        listener.wait(long);
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    file.poke();
+                }
+            });
+            listener.wait(long);
+        });
+        assert!(begun.elapsed() < long / 2);
+        listener.wait(Duration::from_millis(1));
+        let begun = Instant::now();
+        listener.wait(Duration::from_millis(200));
+        assert!(
+            begun.elapsed() >= Duration::from_millis(190),
+            "nobody has committed"
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_watched_is_waited_for_by_the_clock() {
+        let mut listener = Listener::new(Path::new("/nonexistent/wake"));
+        let begun = Instant::now();
+        listener.wait(Duration::from_millis(30));
+        assert!(begun.elapsed() >= Duration::from_millis(30));
     }
 }

@@ -161,6 +161,11 @@ impl Shown {
             .map(|view| view.row.task)
     }
 
+    /// Its tasks.
+    pub(super) fn views(&self) -> &[BatchTaskView] {
+        &self.tasks
+    }
+
     /// What became of its tasks, with the label of each.
     pub(super) fn rows(&self) -> impl Iterator<Item = (TaskLabel, &BatchTask)> {
         self.tasks.iter().map(|view| {

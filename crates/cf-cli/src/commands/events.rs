@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cf_conductor::store::Store;
 use cf_conductor::store::event::{Event, EventFilter};
+use cf_conductor::wake::Listener;
 
 use super::{Ended, Labels};
 use crate::args::{EventsArgs, EventsCommand};
@@ -16,7 +17,8 @@ use crate::render::json::EventJson;
 use crate::render::task::event_line;
 use crate::workspace;
 
-/// How often the log is looked at while it is followed. A look at an unchanged log costs microseconds.
+/// How often is looked, at the latest, while something is followed: what is committed wakes whoever follows, but the logs
+/// of agents, the death of a conductor and a system without inotify do not. A look at an unchanged store costs microseconds.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// How many events are read at once, so that a long log is never held in memory.
@@ -26,7 +28,9 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
     if let Some(EventsCommand::Prune(args)) = &args.command {
         return prune::run(args, console);
     }
-    let (_, store) = workspace::open_to_read()?;
+    let (workspace, store) = workspace::open_to_read()?;
+    // From here on, so that nothing is missed between a look and the waiting.
+    let mut listener = Listener::new(&workspace.wake_file());
     let (task, batch) = store.read(|reader| {
         Ok((
             args.task
@@ -77,7 +81,7 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
         if !args.follow {
             return Ok(0);
         }
-        std::thread::sleep(LOOK);
+        listener.wait(LOOK);
     }
 }
 

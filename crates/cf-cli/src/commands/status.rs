@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cf_conductor::store::Store;
 use cf_conductor::store::batch::BatchTaskView;
+use cf_conductor::wake::Listener;
 use cf_conductor::workspace::Workspace;
 use cf_core::{BatchId, TaskId, TaskStatus, Timestamp};
 use serde::Serialize;
@@ -36,9 +37,14 @@ struct Found<'w> {
     counts: Vec<(TaskStatus, u64)>,
     open_blockers: u64,
     batch: Option<Listed>,
-    /// The newest batch that has not ended and that nobody conducts, when that is not the newest of all.
-    abandoned: Option<Listed>,
+    /// Older batches that have not ended, newest first.
+    others: Vec<Listed>,
+    /// How many more there are.
+    more: usize,
 }
+
+/// How many batches are told beside the newest.
+const MOST_OTHERS: usize = 4;
 
 /// How often the clocks of running tasks move on.
 const TICK: Duration = Duration::from_secs(1);
@@ -116,29 +122,29 @@ fn read<'w>(store: &Store, workspace: &'w Workspace) -> Result<Found<'w>, CliErr
             .transpose()?;
         let mut unfinished = reader.unfinished_batches()?;
         unfinished.sort_by_key(|batch| std::cmp::Reverse(batch.started_at));
-        let mut abandoned = None;
-        for other in unfinished {
-            let is_newest = batch.as_ref().is_some_and(|l| l.batch.id == other.id);
-            let other = listed(reader, workspace, other)?;
-            if other.is_abandoned() {
-                abandoned = (!is_newest).then_some(other);
-                break;
-            }
+        let newest = batch.as_ref().map(|listed| listed.batch.id);
+        unfinished.retain(|other| newest != Some(other.id));
+        let more = unfinished.len().saturating_sub(MOST_OTHERS);
+        let mut others = Vec::new();
+        for other in unfinished.into_iter().take(MOST_OTHERS) {
+            others.push(listed(reader, workspace, other)?);
         }
         Ok((
             reader.status_counts()?,
             reader.count_open_blockers()?,
             batch,
-            abandoned,
+            others,
+            more,
         ))
     })?;
-    let (counts, open_blockers, batch, abandoned) = found;
+    let (counts, open_blockers, batch, others, more) = found;
     Ok(Found {
         workspace,
         counts,
         open_blockers,
         batch,
-        abandoned,
+        others,
+        more,
     })
 }
 
@@ -147,6 +153,7 @@ fn watch(workspace: &Workspace, console: &Console) -> Ended {
     let store = Store::open_to_read(workspace)?;
     let mut cares: BTreeMap<BatchId, Care> = BTreeMap::new();
     let mut seen = None;
+    let mut listener = Listener::new(&workspace.wake_file());
     let mut drawn_at = Instant::now();
     let mut screen = Screen::default();
     loop {
@@ -188,7 +195,7 @@ fn watch(workspace: &Workspace, console: &Console) -> Ended {
         if !goes_on {
             return Ok(0);
         }
-        std::thread::sleep(LOOK);
+        listener.wait(LOOK);
     }
 }
 
@@ -290,23 +297,24 @@ fn write(found: &Found<'_>, console: &Console, out: &mut impl Write) -> io::Resu
             )
         )?;
     }
-    match &found.batch {
-        Some(listed) => {
-            writeln!(out, "{}", listed.summary(console))?;
-            if let Some(notice) = listed.conductor_notice() {
-                writeln!(out, "           {}", console.paint(Look::Warn, notice))?;
-            }
-        }
-        None => writeln!(
+    if found.batch.is_none() {
+        writeln!(
             out,
             "batch      none yet; start one with `cf run --all-ready`"
-        )?,
+        )?;
     }
-    if let Some(listed) = &found.abandoned {
+    for listed in found.batch.iter().chain(&found.others) {
         writeln!(out, "{}", listed.summary(console))?;
         if let Some(notice) = listed.conductor_notice() {
             writeln!(out, "           {}", console.paint(Look::Warn, notice))?;
         }
+    }
+    if found.more > 0 {
+        writeln!(
+            out,
+            "           {} more have not ended; see `cf work batch list`",
+            found.more
+        )?;
     }
     Ok(())
 }

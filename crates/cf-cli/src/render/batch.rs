@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use cf_conductor::store::batch::{Batch, BatchTaskView, Stop};
-use cf_core::{BatchStatus, Outcome, Phase, TaskId, TaskLabel, Timestamp, format_duration};
+use cf_core::{
+    BatchStatus, Isolation, Outcome, Phase, TaskId, TaskLabel, Timestamp, format_duration,
+};
 use serde::Serialize;
 
 use super::reconciliation::{Line, Total, totals};
@@ -234,6 +236,9 @@ pub(crate) fn write_status(
         "  engine      {}",
         settings.engine.as_deref().unwrap_or("each task's own")
     )?;
+    if settings.isolation == Isolation::Worktree {
+        writeln!(out, "  isolation   {}", settings.isolation)?;
+    }
     writeln!(
         out,
         "  reconcile   {}",
@@ -245,8 +250,10 @@ pub(crate) fn write_status(
     if let Some(used) = usage::words(listed.used.0, listed.used.1) {
         writeln!(out, "  used        {used}")?;
     }
-    writeln!(out)?;
-    table_of(tasks.iter(), doing, now).write(console, out)?;
+    if !tasks.is_empty() {
+        writeln!(out)?;
+        table_of(tasks.iter(), doing, now).write(console, out)?;
+    }
     write_reconciliation(console, out, lines, &totals(lines))
 }
 

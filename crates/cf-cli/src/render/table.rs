@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table as Layout, Width};
+use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Row, Table as Layout, Width};
 
 use super::text;
 use crate::console::{Console, Look};
@@ -89,28 +89,39 @@ impl Table {
         width: usize,
         out: &mut impl Write,
     ) -> io::Result<()> {
+        let columns: Vec<Room> = (0..self.headings.len())
+            .map(|at| self.room(at, width))
+            .collect();
+        let Some(fit) = Fit::of(&columns, width) else {
+            return self.write_records(console, &columns, out);
+        };
         let mut layout = Layout::new();
         layout
             .load_style(NOTHING)
             .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_truncation_indicator("…")
             .set_width(u16::try_from(width).unwrap_or(u16::MAX));
         layout.set_header(self.headings.iter().map(Cell::new));
         for row in &self.rows {
-            layout.add_row(row.iter().map(|field| Cell::new(&field.text)));
+            let mut cells = Row::from(row.iter().map(|field| Cell::new(&field.text)));
+            cells.max_height(MOST_LINES);
+            layout.add_row(cells);
         }
-        let last = self.headings.len().saturating_sub(1);
-        for (at, column) in layout.column_iter_mut().enumerate() {
-            column.set_padding((0, if at == last { 0 } else { 2 }));
-            // Words such as a status are read at a glance only when they are in one piece.
-            let longest = self
-                .rows
-                .iter()
-                .map(|row| row[at].text.chars().count())
-                .max();
-            if at != last && longest.is_some_and(|longest| longest <= width / 3) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            } else if at != last {
-                column.set_constraint(ColumnConstraint::UpperBoundary(Width::Percentage(40)));
+        let last = columns.len().saturating_sub(1);
+        for (at, (column, room)) in layout.column_iter_mut().zip(&columns).enumerate() {
+            let gap = if at == last { 0 } else { fit.gap() };
+            column.set_padding((0, gap));
+            let least = Width::Fixed(u16::try_from(room.word).unwrap_or(u16::MAX) + gap);
+            column.set_constraint(match fit {
+                _ if room.is_flexible || at == last => ColumnConstraint::LowerBoundary(least),
+                Fit::Tight if room.breaks => ColumnConstraint::LowerBoundary(least),
+                Fit::Wide | Fit::Tight => ColumnConstraint::ContentWidth,
+            });
+            if room.is_flexible && at != last && fit == Fit::Wide {
+                column.set_constraint(ColumnConstraint::Boundaries {
+                    lower: least,
+                    upper: Width::Percentage(40),
+                });
             }
         }
         // Colours go on afterwards, line by line: the layout counts characters, and sequences are not characters.
@@ -131,6 +142,123 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// How much room a column wants, in a terminal of this width.
+    fn room(&self, at: usize, width: usize) -> Room {
+        let texts = || self.rows.iter().map(|row| row[at].text.as_str());
+        let heading = self.headings[at].len();
+        let widest = |text: &str| text.chars().count();
+        let content = texts().map(widest).max().unwrap_or(0);
+        let word = texts()
+            .flat_map(str::split_whitespace)
+            .map(widest)
+            .max()
+            .unwrap_or(0);
+        // Words such as a status are read at a glance only when they are in one piece.
+        let is_flexible = content > width / 3;
+        Room {
+            whole: content.max(heading),
+            word: heading.max(if is_flexible { READABLE } else { word }),
+            is_flexible,
+            breaks: word < content,
+        }
+    }
+
+    /// A row after the other, where the terminal is too narrow for columns: what is short on one line, and every long
+    /// text on lines of its own.
+    fn write_records(
+        &self,
+        console: &Console,
+        columns: &[Room],
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        for row in &self.rows {
+            let is_long = |at: usize| columns[at].is_flexible;
+            let short = row.iter().enumerate().filter(|(at, _)| !is_long(*at));
+            let short = short.filter(|(_, field)| !field.text.is_empty());
+            for (nth, (at, field)) in short.enumerate() {
+                let gap = if nth == 0 { "" } else { "  " };
+                // A number says nothing without its heading.
+                let heading = if field.text.bytes().all(|byte| byte.is_ascii_digit()) {
+                    format!("{} ", self.headings[at].to_lowercase())
+                } else {
+                    String::new()
+                };
+                write!(
+                    out,
+                    "{gap}{heading}{}",
+                    console.paint(field.look, &field.text)
+                )?;
+            }
+            writeln!(out)?;
+            for (_, field) in row.iter().enumerate().filter(|(at, _)| is_long(*at)) {
+                if !field.text.is_empty() {
+                    writeln!(out, "  {}", console.paint(field.look, &field.text))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many lines a row may have. Whoever wants to read a long text asks for the one thing that it belongs to.
+const MOST_LINES: usize = 6;
+
+/// The narrowest column, in characters, in which a long text can still be read.
+const READABLE: usize = 12;
+
+/// How wide a column is, in characters.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// With every text in one piece.
+    whole: usize,
+    /// As narrow as can still be read: with every word of a short text in one piece.
+    word: usize,
+    /// Whether its texts are so long that they are broken into lines.
+    is_flexible: bool,
+    /// Whether they can be broken between words, if they must.
+    breaks: bool,
+}
+
+/// How the columns find room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// Short texts in one piece, with two spaces between the columns.
+    Wide,
+    /// Short texts too are broken between words, with one space between the columns.
+    Tight,
+}
+
+impl Fit {
+    /// The most comfortable fit; none when there is none.
+    fn of(columns: &[Room], width: usize) -> Option<Self> {
+        let gaps = columns.len().saturating_sub(1);
+        let wide: usize = columns
+            .iter()
+            .map(|room| {
+                if room.is_flexible {
+                    room.word
+                } else {
+                    room.whole
+                }
+            })
+            .sum();
+        let tight: usize = columns.iter().map(|room| room.word).sum();
+        if wide + 2 * gaps <= width {
+            Some(Self::Wide)
+        } else if tight + gaps <= width {
+            Some(Self::Tight)
+        } else {
+            None
+        }
+    }
+
+    const fn gap(self) -> u16 {
+        match self {
+            Self::Wide => 2,
+            Self::Tight => 1,
+        }
     }
 }
 
@@ -191,5 +319,62 @@ mod tests {
         );
         assert!(text.starts_with("Id  Status       Title\n"), "{text}");
         assert!(text.contains("b2  IN_PROGRESS  a title"), "{text}");
+    }
+
+    #[test]
+    fn no_heading_and_no_short_word_is_ever_broken() {
+        let mut table = Table::new(&["Id", "Status", "Started", "Completed", "Skipped"]);
+        table.row([
+            "9feabbe7".into(),
+            "RUNNING (no conductor)".into(),
+            "2026-11-30 06:47Z".into(),
+            "12".into(),
+            "3".into(),
+        ]);
+        for width in [20, 30, 40, 44, 50, 55, 60, 70, 80, 200] {
+            let mut out = Vec::new();
+            table.write(&Console::plain(Some(width)), &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            for word in ["9feabbe7", "RUNNING", "conductor)", "2026-11-30", "06:47Z"] {
+                assert!(text.contains(word), "{width}: {text}");
+            }
+            if width >= 55 {
+                assert!(
+                    text.lines().next().unwrap().ends_with("Skipped"),
+                    "{width}: {text}"
+                );
+                let longest = text.lines().map(|line| line.chars().count()).max();
+                assert!(longest <= Some(width), "{width}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_terminal_too_narrow_for_columns_gets_lines_that_can_be_read() {
+        let mut table = Table::new(&["Task", "State", "Attempts", "Title", "Reason"]);
+        table.row([
+            "task-3".into(),
+            "FAILED".into(),
+            "2".into(),
+            "A title that is quite long for so narrow a terminal".into(),
+            "exit code 1: and what else was said".into(),
+        ]);
+        let mut out = Vec::new();
+        table.write(&Console::plain(Some(40)), &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "task-3  FAILED  attempts 2\n  A title that is quite long for so narrow a terminal\n  exit code 1: and what else was said\n"
+        );
+    }
+
+    #[test]
+    fn a_text_without_end_takes_a_few_lines() {
+        let mut table = Table::new(&["Task", "Reason"]);
+        table.row(["a".into(), "said and said again ".repeat(100).into()]);
+        let mut out = Vec::new();
+        table.write(&Console::plain(Some(80)), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().count(), 1 + MOST_LINES, "{text}");
+        assert!(text.contains('…'), "{text}");
     }
 }

@@ -20,6 +20,24 @@ fn a_batch_with_a_failed_task_ends_with_the_next_steps() {
 }
 
 #[test]
+fn a_batch_in_worktrees_ends_with_how_its_work_is_merged() {
+    let ws = crate::worktree::repository();
+    ws.add("a", "echo a > a");
+    ws.add("b", "exit 1");
+    let merge = "cf work merge             brings finished work to the current branch";
+    ws.run(["a"]).ok().says(merge).never_says("cf resume");
+    ws.cf(["work", "batch", "status"])
+        .ok()
+        .says("isolation   worktree");
+    ws.cf(["work", "merge"]).ok();
+    ws.cf(["follow"]).ok().never_says("Next:");
+    ws.run(["b"])
+        .code(3)
+        .never_says("cf work merge")
+        .says("cf resume");
+}
+
+#[test]
 fn a_quiet_batch_with_a_bad_end_says_so_in_one_line() {
     let ws = workspace();
     ws.add("bad", "exit 3");

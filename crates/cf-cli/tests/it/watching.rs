@@ -93,3 +93,42 @@ fn a_batch_without_a_conductor_is_watched_no_longer() {
     ws.touch("a.go");
     ws.resume([""; 0]).ok();
 }
+
+#[test]
+fn every_batch_that_has_not_ended_is_told() {
+    let ws = workspace();
+    for key in ["a", "b"] {
+        ws.add(key, &waiter(key));
+    }
+    let first = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    let older = ws.batch_id();
+    let second = ws.start(["b"]);
+    ws.wait_for_pid("b.pid");
+    let newer = ws.batch_id();
+    let status = ws.cf(["status"]).ok().stdout();
+    let batches: Vec<&str> = status
+        .lines()
+        .filter(|line| line.starts_with("batch "))
+        .collect();
+    assert_eq!(batches.len(), 2, "{status}");
+    for (line, id) in batches.iter().zip([newer, older]) {
+        assert!(
+            line.starts_with(&format!("batch {}  RUNNING", &id[..8])),
+            "{status}"
+        );
+    }
+    for (key, run) in [("a", first), ("b", second)] {
+        ws.touch(&format!("{key}.go"));
+        run.wait().ok();
+    }
+    let status = ws.cf(["status"]).ok().stdout();
+    assert_eq!(
+        status
+            .lines()
+            .filter(|line| line.starts_with("batch "))
+            .count(),
+        1,
+        "{status}"
+    );
+}

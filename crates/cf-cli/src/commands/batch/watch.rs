@@ -4,9 +4,11 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use cf_conductor::store::Store;
+use cf_conductor::store::batch::BatchTaskView;
 use cf_conductor::store::event::EventFilter;
+use cf_conductor::wake::Listener;
 use cf_conductor::workspace::Workspace;
-use cf_core::{BatchId, BatchStatus, BlockerStatus, Outcome};
+use cf_core::{BatchId, BatchStatus, BlockerStatus, Isolation, Outcome, TaskStatus};
 
 use super::super::events::{LOOK, Tail};
 use super::super::{Ended, Labels};
@@ -73,6 +75,7 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
         limit: Some(1_000),
         ..EventFilter::default()
     };
+    let mut listener = Listener::new(&workspace.wake_file());
     let mut tail = Tail::new(filter);
     let mut labels = Labels::default();
     let shown = Shown::read(&store, &workspace, id)?;
@@ -102,7 +105,7 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
             progress.finish()?;
             return Err(gone);
         }
-        std::thread::sleep(LOOK);
+        listener.wait(LOOK);
     }
     progress.finish()?;
     end(&store, &workspace, id, console)
@@ -162,13 +165,26 @@ fn write_questions(
     Ok(())
 }
 
-/// What to do about the tasks that were not done: read what the failed ones wrote, and go on.
+/// What to do next: merge what was done on branches, read what the failed ones wrote, and go on.
 fn write_next(shown: &Shown, out: &mut impl std::io::Write) -> std::io::Result<()> {
     let batch = &shown.listed.batch;
-    if batch.status == BatchStatus::Completed {
+    let is_unmerged = |view: &BatchTaskView| {
+        view.row.outcome == Some(Outcome::Completed) && view.status == TaskStatus::Done
+    };
+    let has_work =
+        batch.settings.isolation == Isolation::Worktree && shown.views().iter().any(is_unmerged);
+    let is_complete = batch.status == BatchStatus::Completed;
+    if is_complete && !has_work {
         return Ok(());
     }
     writeln!(out, "\nNext:")?;
+    if has_work {
+        let what = "brings finished work to the current branch";
+        writeln!(out, "  {:<24}  {what}", "cf work merge")?;
+    }
+    if is_complete {
+        return Ok(());
+    }
     let failed = shown
         .rows()
         .filter(|(_, row)| row.outcome == Some(Outcome::Failed) && row.attempts > 0);
@@ -201,6 +217,7 @@ pub(super) fn status(
     id: BatchId,
     console: &Console,
 ) -> Ended {
+    let mut listener = Listener::new(&workspace.wake_file());
     let mut shown = Shown::read(store, workspace, id)?;
     let mut seen = None;
     let mut drawn_at = Instant::now();
@@ -222,7 +239,7 @@ pub(super) fn status(
             return Ok(0);
         }
         care.refuse_abandoned(workspace, id)?;
-        std::thread::sleep(LOOK);
+        listener.wait(LOOK);
     }
 }
 

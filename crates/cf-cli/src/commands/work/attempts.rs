@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use cf_conductor::store::Store;
 use cf_conductor::store::attempt::Attempt;
+use cf_conductor::wake::Listener;
 use cf_conductor::workspace::Workspace;
 use cf_core::{BatchId, TaskId, TaskLabel};
 
@@ -25,6 +26,7 @@ pub(super) fn follow(
     label: &TaskLabel,
     console: &Console,
 ) -> Ended {
+    let mut listener = Listener::new(&workspace.wake_file());
     let mut cares = BTreeMap::new();
     let mut printed = 0;
     let mut is_told = false;
@@ -49,7 +51,7 @@ pub(super) fn follow(
             }
             (true, _) => {}
         }
-        std::thread::sleep(LOOK);
+        listener.wait(LOOK);
     }
 }
 
