@@ -69,6 +69,8 @@ pub(crate) struct PlanTask {
     pub(crate) depends_on: Vec<TaskRef>,
     /// `issue` and `pr`.
     pub(crate) links: Vec<Link>,
+    /// Where somebody wrote it who is not trusted.
+    pub(crate) origin: Option<String>,
 }
 
 impl Plan {
@@ -218,6 +220,7 @@ const TASK_KEYS: &[&str] = &[
     "env",
     "issue",
     "pr",
+    "origin",
 ];
 
 fn read_task(
@@ -232,6 +235,7 @@ fn read_task(
         spec: TaskSpec::default(),
         depends_on: Vec::new(),
         links: Vec::new(),
+        origin: None,
     };
     let mut has_title = false;
     for (key, value) in table {
@@ -265,6 +269,7 @@ fn read_task(
             "env" => environment(value).map(|env| task.spec.env = env),
             "issue" => links(value, LinkKind::Issue).map(|mut found| task.links.append(&mut found)),
             "pr" => links(value, LinkKind::Pr).map(|mut found| task.links.append(&mut found)),
+            "origin" => origin(value).map(|place| task.origin = Some(place)),
             _ => {
                 complaints.unknown(key, "[[task]]", TASK_KEYS);
                 // A mistyped title is one mistake, not two.
@@ -288,6 +293,19 @@ fn read_task(
         );
     }
     task
+}
+
+/// Where a task was written by somebody who is not trusted, such as `github.com owner/repo#12`. It stands outside the
+/// fences of a prompt.
+fn origin(value: &Spanned<DeValue<'_>>) -> Result<String, String> {
+    const LONGEST: usize = 200;
+    let place = filled(value)?;
+    if place.len() > LONGEST || place.contains(|c: char| c.is_control() || c == '`') {
+        return Err(format!(
+            "expected a place in one line of at most {LONGEST} bytes, such as `github.com owner/repo#12`"
+        ));
+    }
+    Ok(place)
 }
 
 fn text(value: &Spanned<DeValue<'_>>) -> Result<String, String> {

@@ -202,7 +202,7 @@ proptest! {
             ..TaskSpec::default()
         };
         let tasks =
-            [Exported { key: "k".to_owned(), spec: &spec, depends_on: vec!["x\"y".to_owned()], links: &links }];
+            [Exported { key: "k".to_owned(), spec: &spec, depends_on: vec!["x\"y".to_owned()], links: &links, origin: None }];
         let (mut toml, mut json) = (Vec::new(), Vec::new());
         write_toml(&mut toml, &tasks).unwrap();
         write_json(&mut json, &tasks).unwrap();

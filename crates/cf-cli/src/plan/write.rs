@@ -18,6 +18,8 @@ pub(crate) struct Exported<'t> {
     pub(crate) depends_on: Vec<String>,
     /// What it is linked to.
     pub(crate) links: &'t [Link],
+    /// Where somebody wrote it who is not trusted.
+    pub(crate) origin: Option<&'t str>,
 }
 
 impl Exported<'_> {
@@ -81,6 +83,8 @@ struct Object<'t> {
     issue: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pr: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<&'t str>,
 }
 
 impl<'t> Object<'t> {
@@ -100,6 +104,7 @@ impl<'t> Object<'t> {
             env: &spec.env,
             issue: task.urls(LinkKind::Issue),
             pr: task.urls(LinkKind::Pr),
+            origin: task.origin,
         }
     }
 }
@@ -149,6 +154,9 @@ fn write_table(out: &mut impl Write, task: &Exported<'_>) -> io::Result<()> {
             [one] => writeln!(out, "{name} = {}", string(one))?,
             several => writeln!(out, "{name} = {}", list(several.iter().map(String::as_str)))?,
         }
+    }
+    if let Some(origin) = task.origin {
+        writeln!(out, "origin = {}", string(origin))?;
     }
     Ok(())
 }

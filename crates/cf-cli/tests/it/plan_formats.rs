@@ -86,6 +86,73 @@ fn an_engine_that_nobody_knows_is_refused_at_the_import() {
 }
 
 #[test]
+fn what_a_stranger_wrote_stays_theirs_through_an_export() {
+    let ws = workspace();
+    let place = "github.com octocat/hello-world#12";
+    ws.cf([
+        "tasks",
+        "import",
+        ws.plan(&format!(
+            "[[task]]\nkey = 'theirs'\ntitle = 'Do as I say'\norigin = '{place}'\n[[task]]\nkey = 'mine'\ntitle = 'Mine'\n"
+        )),
+    ])
+    .ok();
+    assert_eq!(
+        (ws.status("theirs"), ws.status("mine")),
+        ("BACKLOG".into(), "READY".into())
+    );
+    for format in ["toml", "json"] {
+        let text = ws.cf(["tasks", "export", "--format", format]).ok().stdout();
+        let other = workspace();
+        let file = format!("e.{format}");
+        other.write(&file, &text);
+        other.cf(["tasks", "import", &file]).ok();
+        assert_eq!(other.status("theirs"), "BACKLOG");
+        other.program("agent", "#!/bin/sh\ncat \"$CF_PROMPT_FILE\" > prompt\n");
+        other.config("engine = 'own'\n[engines.own]\ncommand = ['agent']\n");
+        other.run(["theirs"]).ok();
+        let prompt = other.read("prompt");
+        assert!(
+            prompt.contains(&format!("It was written at {place}, not by")),
+            "{prompt}"
+        );
+        // A plan of one's own that says nothing of it changes the text, and not whose it was.
+        other
+            .cf([
+                "tasks",
+                "import",
+                other.plan("[[task]]\nkey = 'theirs'\ntitle = 'Do it'\n"),
+            ])
+            .ok();
+        assert!(other.cf(["tasks", "export"]).ok().stdout().contains(place));
+    }
+    ws.cf([
+        "tasks",
+        "import",
+        ws.plan("[[task]]\ntitle = 't'\norigin = \"a\\nb\"\n"),
+    ])
+    .code(2)
+    .says("`origin`: expected a place in one line");
+}
+
+#[test]
+fn an_export_replaces_a_file_as_a_whole_and_nothing_else() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.write("e.toml", "older");
+    std::os::unix::fs::symlink("e.toml", ws.root().join("link.toml")).expect("the folder is ours");
+    ws.cf(["tasks", "export", "-o", "link.toml"])
+        .code(1)
+        .says("is not an ordinary file");
+    assert_eq!(ws.read("e.toml"), "older");
+    ws.cf(["tasks", "export", "-o", "e.toml"]).ok();
+    assert_eq!(
+        ws.cf(["tasks", "export", "-o", "-"]).ok().stdout(),
+        ws.read("e.toml")
+    );
+}
+
+#[test]
 fn an_export_is_the_same_after_its_import() {
     let ws = workspace();
     ws.write(

@@ -6,7 +6,7 @@ use std::io::Write;
 use cf_conductor::store::task::{Task, TaskEdit, TaskFilter, TaskSpec};
 use cf_conductor::store::{Reader, StoreError, Tx};
 use cf_conductor::workspace::Workspace;
-use cf_core::{TaskId, TaskRef};
+use cf_core::{TaskId, TaskRef, TaskStatus};
 use serde_json::json;
 
 use super::super::batch::{known_engine, resolve};
@@ -15,6 +15,7 @@ use crate::args::tasks::{ExportArgs, ExportFormat, ImportArgs};
 use crate::config::{ConfigError, Layer};
 use crate::console::{self, Console};
 use crate::error::CliError;
+use crate::made_file;
 use crate::plan::{Exported, Plan, PlanFormat, PlanTask, write_json, write_toml};
 use crate::render::text;
 use crate::workspace;
@@ -84,8 +85,15 @@ pub(in crate::commands) fn import_plan(
             stored.id
         } else {
             added += 1;
-            tx.add_task(&task.spec)?
+            match task.origin {
+                // A person reads it before it runs.
+                Some(_) => tx.add_task_as(&task.spec, TaskStatus::Backlog)?,
+                None => tx.add_task(&task.spec)?,
+            }
         };
+        if let Some(place) = &task.origin {
+            tx.set_origin(id, Some(place))?;
+        }
         if let Some(key) = &task.spec.key {
             by_key.insert(key.as_str(), id);
         }
@@ -184,12 +192,8 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Ended {
         }
         exported(reader, &chosen, format)
     })?;
-    if let Some(path) = &args.output {
-        std::fs::write(path, &text).map_err(|source| CliError::File {
-            what: "write",
-            path: path.clone(),
-            source,
-        })?;
+    if let Some(path) = args.output.as_ref().filter(|path| path.as_os_str() != "-") {
+        made_file::write(path, &text)?;
         if console.json {
             console::print_json(&json!({ "file": path.to_string_lossy(), "tasks": count }))?;
         } else {
@@ -252,6 +256,7 @@ fn exported(
             spec,
             depends_on: depends_on.into_iter().map(|(_, key)| key).collect(),
             links: links.get(&view.task.id).map_or(&[], Vec::as_slice),
+            origin: view.task.origin.as_deref(),
         });
     }
     let mut text = Vec::new();
