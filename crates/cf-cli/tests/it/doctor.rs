@@ -236,7 +236,7 @@ fn a_worktree_is_removed_only_when_nothing_would_be_lost_with_it() {
     ws.write(".cf/worktrees/dirty/new", "nowhere else");
     ws.cf(["doctor"])
         .ok()
-        .says("work that is nowhere else is in dirty")
+        .says("something is left in dirty")
         .says("worktree that holds nothing of its own: ")
         .says(".cf/worktrees/clean");
     let cleaned = ws.cf(["doctor", "--fix", "--json"]).json();
@@ -263,9 +263,7 @@ fn work_that_is_nowhere_else_is_told_with_its_task() {
     ws.sql_do("UPDATE worktree SET removed_at_ms = NULL");
     assert_eq!(
         findings(&examine(&ws, 0), "worktrees"),
-        [format!(
-            "note: work that is nowhere else is in {name} of task a"
-        )]
+        [format!("note: something is left in {name} of task a")]
     );
 }
 
@@ -310,4 +308,47 @@ fn an_agent_may_look_and_not_clean() {
     ws.run(["a"]).ok();
     assert!(ws.read("looked").contains("database"));
     assert!(ws.read("cleaned").contains("an agent may not clean up"));
+}
+
+#[test]
+fn homes_of_agents_go_when_no_session_in_them_is_gone_on_with() {
+    let ws = workspace();
+    ws.program(
+        "agent",
+        "#!/bin/sh\necho x > $HOME/login; [ \"$CF_TASK_KEY\" = good ]\n",
+    );
+    ws.config("engine = 'own'\n[engines.own]\ncommand = ['agent']\nhome = 'attempt'\n");
+    for key in ["good", "bad", "linked"] {
+        ws.cf(["tasks", "add", key, "--key", key]).ok();
+    }
+    ws.run(["good", "bad", "linked"]).code(3);
+    ws.set("linked", "DONE");
+    let folder = |key: &str| {
+        let id = ws.attempts(key)[0]["id"].as_str().unwrap().to_owned();
+        ws.root().join(".cf/attempts").join(id)
+    };
+    // An agent that puts a link in the place of its folder has nothing removed but its own.
+    let elsewhere = ws.home().join("elsewhere");
+    fs::create_dir_all(elsewhere.join("home")).unwrap();
+    fs::remove_dir_all(folder("linked")).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, folder("linked")).unwrap();
+    for key in ["good", "bad"] {
+        let file = File::open(folder(key)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_hours(1))
+            .unwrap();
+    }
+    std::process::Command::new("touch")
+        .args(["-h", "-d", "1 hour ago"])
+        .arg(folder("linked"))
+        .status()
+        .unwrap();
+    ws.cf(["doctor"])
+        .ok()
+        .says("home that an agent had, whose task is done");
+    assert!(folder("good").join("home/login").exists());
+    ws.cf(["doctor", "--fix"]).text();
+    assert!(!folder("good").join("home").exists());
+    assert!(folder("bad").join("home/login").exists());
+    assert!(elsewhere.join("home").exists());
+    ws.cf(["tasks", "show", "good"]).ok().says("Attempts");
 }

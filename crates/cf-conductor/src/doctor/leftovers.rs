@@ -3,15 +3,16 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cf_core::{BatchId, SupervisorId};
+use cf_core::{AttemptId, BatchId, SupervisorId};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::{Examination, Finding};
 use crate::process::lock_held;
-use crate::store::{Reader, Result};
+use crate::store::{Reader, Result, Store, StoreError};
 use crate::supervise::RecordFile;
 use crate::workspace::{Workspace, inside};
 
@@ -44,10 +45,13 @@ pub(super) enum Kind {
     Copy,
     /// A worktree, by its name.
     Worktree(String),
+    /// The home that an attempt had of its own.
+    Home(AttemptId),
 }
 
 /// Looks for what nobody needs: files of supervisors that are dead and that no open attempt names, locks of batches
-/// that have ended and nobody holds, links that were being made, and copies for an import.
+/// that have ended and nobody holds, links that were being made, copies for an import, and homes that agents had whose
+/// tasks are done.
 pub(super) fn look(
     workspace: &Workspace,
     reader: &Reader<'_>,
@@ -99,6 +103,12 @@ pub(super) fn look(
             add(path, what, Kind::Copy);
         }
     }
+    for (path, attempt) in homes(workspace) {
+        if is_over(reader, attempt)? {
+            let what = "home that an agent had, whose task is done";
+            add(path, what, Kind::Home(attempt));
+        }
+    }
     found.leftovers.sort_by(|a, b| a.path.cmp(&b.path));
     let count = found.leftovers.len();
     found.findings.push(if count == 0 {
@@ -111,6 +121,33 @@ pub(super) fn look(
         Finding::note("leftovers", what, "`cf doctor --fix` removes them")
     });
     Ok(())
+}
+
+/// The homes that attempts had of their own.
+fn homes(workspace: &Workspace) -> Vec<(PathBuf, AttemptId)> {
+    old_entries(workspace.attempts())
+        .into_iter()
+        .filter_map(|(folder, name)| {
+            let home = folder.join("home");
+            let is_there = home.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+            Some((home, name.parse().ok()?)).filter(|_| is_there)
+        })
+        .collect()
+}
+
+/// Whether no attempt will go on with a session that this one began: its task is done or deleted, and nothing runs for
+/// it.
+fn is_over(reader: &Reader<'_>, attempt: AttemptId) -> Result<bool> {
+    let task = match reader.attempt(attempt) {
+        Ok(attempt) => attempt.task,
+        // It is of another store; nobody here knows what it is worth.
+        Err(StoreError::Unknown { .. }) => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let is_done = reader
+        .standing(task)?
+        .is_none_or(|now| now.deleted || now.status.is_done());
+    Ok(is_done && reader.open_attempts_of(task)?.is_empty())
 }
 
 /// What lies in a folder for longer than a moment, with its name.
@@ -158,6 +195,7 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
                 Err(_) => Err(IN_USE.to_owned()),
             };
         }
+        Kind::Home(attempt) => return remove_home(workspace, path, *attempt),
         Kind::Link => fs::remove_file(path).map(|()| true),
         Kind::Copy => remove_copy(path),
     };
@@ -166,6 +204,28 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
         Ok(false) => Err(IN_USE.to_owned()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Removes the home of an attempt, unless its task has been taken up again. Agents could put a link in the place of the
+/// folder around it.
+fn remove_home(
+    workspace: &Workspace,
+    path: &Path,
+    attempt: AttemptId,
+) -> std::result::Result<(), String> {
+    let over = Store::open_to_read(workspace)
+        .and_then(|store| store.read(|reader| is_over(reader, attempt)))
+        .map_err(|error| crate::chain(&error))?;
+    if !over {
+        return Err(IN_USE.to_owned());
+    }
+    let around = path.parent().unwrap_or(path);
+    inside::open(around, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+        .and_then(|around| {
+            let held = format!("/proc/self/fd/{}/home", around.as_raw_fd());
+            fs::remove_dir_all(held)
+        })
+        .map_err(|error| error.to_string())
 }
 
 /// Removes the folder of an import unless the import is going on. Returns whether it is gone.

@@ -41,13 +41,14 @@ pub(super) fn look(workspace: &Workspace, store: &Store, found: &mut Examination
                 }
             }
             found.findings.push(if dirty.is_empty() {
-                Finding::ok("worktrees", "none holds work that is nowhere else")
+                Finding::ok("worktrees", "none is left with something in it")
             } else {
                 Finding::note(
                     "worktrees",
-                    format!("work that is nowhere else is in {}", dirty.join(", ")),
+                    format!("something is left in {}", dirty.join(", ")),
                     format!(
-                        "commit it there or take it over: below {}; nothing removes it",
+                        "`cf tasks show TASK` says what is kept of it; nothing removes it but `git worktree remove --force \
+                         {}/NAME`",
                         workspace.worktrees().display()
                     ),
                 )
