@@ -392,6 +392,7 @@ fn a_newer_database_is_read_and_said_to_be_one() {
 
 #[test_case("CREATE TABLE notes (id)"; "another program's")]
 #[test_case(""; "an empty one")]
+#[test_case("CREATE TABLE workspace (id); INSERT INTO workspace VALUES ('w'); CREATE VIEW tasks (id, workspace_id, title) AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, 'w', 't' FROM n"; "one whose tasks are a view without end")]
 fn the_database_of_something_else_is_refused(statements: &str) {
     let ws = workspace();
     drop(ws.other_database(".codeframe/state.db", statements));

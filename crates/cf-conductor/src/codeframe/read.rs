@@ -314,8 +314,13 @@ fn rows(conn: &Connection) -> rusqlite::Result<Option<Found>> {
     }))
 }
 
+/// The columns of a table; none when it is not there. A view or a virtual table in its place is not it: reading one may
+/// take for ever.
 fn columns(conn: &Connection, table: &str) -> rusqlite::Result<HashSet<String>> {
-    let mut statement = conn.prepare("SELECT name FROM pragma_table_info(?1)")?;
+    let mut statement = conn.prepare(
+        "SELECT name FROM pragma_table_info(?1) WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' \
+         AND name = ?1 COLLATE NOCASE AND sql NOT LIKE 'CREATE VIRTUAL%')",
+    )?;
     let names = statement.query_map([table], |row| row.get(0))?;
     names.collect()
 }
