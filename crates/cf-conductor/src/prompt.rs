@@ -57,6 +57,8 @@ pub struct Prompt {
     pub previous: Option<Failure>,
     /// The git ref under which uncommitted work of an earlier attempt was saved.
     pub rescue: Option<String>,
+    /// The branch of the worktree that it works in, if it has one of its own.
+    pub branch: Option<String>,
     /// The command that decides whether the task is done.
     pub verify: Option<String>,
     /// How the agent can ask and report.
@@ -190,6 +192,7 @@ impl Prompt {
         self.answers(&mut page);
         self.comments(&mut page);
         self.previous(&mut page);
+        self.worktree(&mut page);
         self.working(&mut page);
         page.render(fences)
     }
@@ -345,6 +348,18 @@ impl Prompt {
                  `git show {rescue}`, and take over what is good."
             ));
         }
+    }
+
+    /// What it shares with others although its worktree is its own.
+    fn worktree(&self, page: &mut Page) {
+        let Some(branch) = &self.branch else { return };
+        page.own("## Where you work");
+        page.own(&format!(
+            "In a git worktree of your own, on the branch `{}`. What you leave in it is committed there when you end. The \
+             repository's other branches, its tags, its configuration and its stash (`git stash`) are shared with the person you \
+             work for and with other agents: do not change them unless the task asks for it.",
+            one_line(branch)
+        ));
     }
 
     fn working(&self, page: &mut Page) {

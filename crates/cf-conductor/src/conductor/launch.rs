@@ -359,6 +359,7 @@ fn prompt(
         } else {
             None
         },
+        branch: launch.tree.as_ref().map(|tree| tree.branch.clone()),
         verify: task.verify.clone(),
         channel: if engine.reaches_cf() {
             Channel::Cf {

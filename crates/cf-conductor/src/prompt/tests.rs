@@ -22,6 +22,7 @@ fn plain() -> Prompt {
         comments_from: CommentsFrom::Members,
         previous: None,
         rescue: None,
+        branch: None,
         verify: None,
         channel: Channel::Cf {
             program: "/w/.cf/bin/cf".to_owned(),
@@ -174,6 +175,7 @@ fn a_prompt_with_everything() {
             verify_log: vec!["1 test failed".to_owned()],
         }),
         rescue: Some("refs/cf/rescue/fix-parser/2".to_owned()),
+        branch: Some("cf/fix-parser".to_owned()),
         verify: Some("make test\nmake lint\n".to_owned()),
         channel: Channel::LastWords,
         ..plain()
@@ -266,6 +268,10 @@ The last lines of the verify command:
 >>> END 0123456789abcdef0123
 
 Uncommitted work of an earlier attempt is saved as `refs/cf/rescue/fix-parser/2`. It is not in your working tree; look at it with `git show refs/cf/rescue/fix-parser/2`, and take over what is good.
+
+## Where you work
+
+In a git worktree of your own, on the branch `cf/fix-parser`. What you leave in it is committed there when you end. The repository's other branches, its tags, its configuration and its stash (`git stash`) are shared with the person you work for and with other agents: do not change them unless the task asks for it.
 
 ## How to ask, report and end
 
