@@ -74,7 +74,7 @@ pub(crate) use words;
 
 /// A word that is none of the values of an enumeration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a {what}; allowed: {}", allowed.join(", "))]
+#[error("{text:?} is not {} {what}; allowed: {}", article(what), allowed.join(", "))]
 pub struct UnknownWord {
     /// The enumeration, in words.
     pub what: &'static str,
@@ -82,4 +82,12 @@ pub struct UnknownWord {
     pub text: String,
     /// Every word that would have been accepted.
     pub allowed: &'static [&'static str],
+}
+
+/// The article that a noun wants.
+const fn article(noun: &str) -> &'static str {
+    match noun.as_bytes() {
+        [b'a' | b'e' | b'i' | b'o' | b'u', ..] => "an",
+        _ => "a",
+    }
 }
