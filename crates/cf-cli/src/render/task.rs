@@ -190,8 +190,14 @@ impl FullTask<'_> {
         }
         heading(console, out, "Attempts")?;
         for attempt in self.attempts {
+            let asked = self
+                .blockers
+                .iter()
+                .any(|blocker| blocker.asked_attempt == Some(attempt.id));
             let (word, look) = match (attempt.open, attempt.success) {
                 (true, _) => ("running", Look::Busy),
+                // Whatever its exit code: it has not done the task.
+                (false, _) if asked => ("asked", Look::Warn),
                 (false, Some(true)) => ("success", Look::Good),
                 (false, _) => ("ended", Look::Bad),
             };

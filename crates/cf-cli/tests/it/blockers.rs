@@ -170,6 +170,11 @@ fn an_agent_that_asks_is_blocked_and_runs_again_in_the_same_batch_with_the_answe
     );
     assert_eq!(ws.events_named("BATCH_STARTED").len(), 1);
     assert_eq!(ws.attempts("a").len(), 2);
+    // The first one is no success, however well it ended.
+    ws.cf(["tasks", "show", "a"])
+        .ok()
+        .says("1 asked shell")
+        .says("2 success shell");
 }
 
 #[test]
