@@ -1,13 +1,14 @@
 //! Removes from the event log what is old and what nothing rests on any more, when a person asks for it.
 //!
-//! | what stays, however old it is                                                   | because                    |
-//! |---------------------------------------------------------------------------------|----------------------------|
-//! | every event of a batch that has not ended                                       | its conductor may need it  |
-//! | what people said and set, what was created, edited, deleted, kept as stale, and the course of batches as a whole | nothing else tells it |
-//! | the actions of sources                                                          | status and reports show them |
-//! | the outcome of each task in each batch                                          | its row names it           |
-//! | the newest status write of each task before the horizon                         | the rest of the log goes on from there |
-//! | the newest attempt of each task that began                                      | the next may go on with its session |
+//! | what stays, however old it is                                       | because                             |
+//! |---------------------------------------------------------------------|-------------------------------------|
+//! | every event of a batch that has not ended                           | its conductor may need it           |
+//! | what people said and set; what was created, edited, deleted         | nothing else tells it               |
+//! | what was kept as stale; the course of batches as a whole            | nothing else tells it               |
+//! | the actions of sources                                              | status and reports show them        |
+//! | the outcome of each task in each batch                              | its row names it                    |
+//! | the newest status write of each task before the horizon             | the rest of the log goes on from it |
+//! | the newest attempt of each task that began                          | the next may go on with its session |
 //!
 //! Whatever reads the log after a number, or compares numbers, sees nothing of it: numbers are never given again,
 //! since the newest event always stays, and only events below a stored horizon can be removed at all. It happens in
