@@ -49,6 +49,13 @@ impl Repo {
             .args(args)
             .current_dir(&self.root)
             .stdin(Stdio::null());
+        // The cargo that started us has described this package to us. Build scripts that look at such variables (ring's
+        // does) would run again, and everything above them be built again, whenever cargo is called from elsewhere.
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(describes_a_package) {
+                command.env_remove(name);
+            }
+        }
         command
     }
 
@@ -109,6 +116,19 @@ impl Repo {
         serde_json::from_str(&json)
             .map_err(|error| Problem::new(format!("cargo metadata does not answer JSON: {error}")))
     }
+}
+
+/// Tells whether cargo sets the variable for a program that it runs, about the package which that program is from.
+fn describes_a_package(variable: &str) -> bool {
+    [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+    ]
+    .iter()
+    .any(|prefix| variable.starts_with(prefix))
+        || matches!(variable, "OUT_DIR" | "CARGO_PRIMARY_PACKAGE")
 }
 
 fn dependency(value: &Value) -> Dependency {
@@ -182,4 +202,19 @@ pub(crate) fn show(command: &Command) -> String {
 pub(crate) fn on_path(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    #[test_case("CARGO_PKG_NAME" => true)]
+    #[test_case("CARGO_MANIFEST_DIR" => true)]
+    #[test_case("CARGO_TERM_COLOR" => false)]
+    #[test_case("CARGO_HOME" => false)]
+    #[test_case("CARGO_TARGET_DIR" => false)]
+    fn what_describes_a_package_is_not_passed_on(variable: &str) -> bool {
+        describes_a_package(variable)
+    }
 }

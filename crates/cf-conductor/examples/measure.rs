@@ -7,9 +7,9 @@
 //! `links_fresh_ms` (a pass in which the GitHub source alone is asked about 1,000 tasks, each with a link whose answer
 //! is cached and fresh, in a workspace of its own; nothing is sent anywhere).
 //!
-//! With `all`, `unchanged`, `write`, `one` or `links` and a number it does that so many times, and measures nothing: for
-//! somebody who counts instructions, and takes the difference between two numbers. `one` is a `write` of one task by
-//! another connection, and the pass after it.
+//! With `all`, `unchanged`, `write`, `one` or `links` and a number it does that so many times, and measures nothing:
+//! for somebody who counts instructions, and takes the difference between two numbers. `one` is a `write` of one task
+//! by another connection, and the pass after it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -151,8 +151,8 @@ fn repeated(stage: &Stage, what: &str, times: usize) -> Result<f64, Problem> {
 
 fn rounds(what: &str) -> (usize, usize) {
     match what {
-        "unchanged" => (1_000, 11_000),
-        "one" => (50, 450),
+        "unchanged" => (1_000, 6_000),
+        "one" => (20, 120),
         _ => (2, 12),
     }
 }
