@@ -80,12 +80,13 @@ pub(crate) fn run(repo: &Repo, options: &Options, words: Vec<String>) -> Result<
         return draw(repo, &Record::read(&repo.root)?);
     }
     if !options.kept {
+        // Not below the keeper: a build may leave a server of the compiler's cache running, and it is not ours to end.
+        build(repo)?;
+        if options.with_peers {
+            peers::install(repo)?;
+        }
         let again = ["bench".to_owned()].into_iter().chain(words);
         return keeper::below(&again.chain([KEPT.to_owned()]).collect::<Vec<_>>());
-    }
-    build(repo)?;
-    if options.with_peers {
-        peers::install(repo)?;
     }
     let stage = Stage::new(repo, options.quick)?;
     let rows: Vec<&'static Row> = rows::ROWS

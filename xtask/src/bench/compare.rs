@@ -39,6 +39,8 @@ pub(crate) enum Way {
 /// One side of a comparison.
 struct Side {
     unit: String,
+    /// Whose figure a ratio is taken to.
+    to: Option<String>,
     value: f64,
     spread: f64,
 }
@@ -54,7 +56,7 @@ pub(crate) fn compare(then: &[RowFigures], now: &[RowFigures]) -> Vec<Change> {
             let before = old.contenders.iter().find(|it| it.name == ours.name);
             if let (Some(before), Some(after)) =
                 (before.and_then(|it| side(old, it)), side(row, ours))
-                && before.unit == after.unit
+                && (&before.unit, &before.to) == (&after.unit, &after.to)
             {
                 changes.push(change(row, &ours.name, &before, &after));
             }
@@ -71,6 +73,7 @@ fn side(row: &RowFigures, contender: &Figures) -> Option<Side> {
     if let Some(ratio) = ratio {
         return Some(Side {
             unit: "×".to_owned(),
+            to: ratio.to.clone(),
             value: ratio.times,
             spread: ratio.spread,
         });
@@ -81,6 +84,7 @@ fn side(row: &RowFigures, contender: &Figures) -> Option<Side> {
     )
     .then(|| Side {
         unit: row.unit.clone(),
+        to: None,
         value: contender.figure,
         spread: (contender.quartiles[1] - contender.quartiles[0]) / 2.0,
     })
@@ -182,6 +186,16 @@ mod tests {
         let memory = compare(&[row("MiB", 10.0, None)], &[row("MiB", 12.0, None)]);
         assert_eq!(memory[0].way, Way::Worse);
         assert_eq!(memory[0].unit, "MiB");
+    }
+
+    #[test]
+    fn a_ratio_to_another_floor_is_not_compared() {
+        let then = row("ms", 1.0, Some((1.0, 0.0)));
+        let mut now = row("ms", 1.0, Some((9.0, 0.0)));
+        if let Some(ratio) = &mut now.contenders[0].ratio {
+            ratio.to = Some("another floor".to_owned());
+        }
+        assert_eq!(compare(&[then], &[now]), []);
     }
 
     #[test]

@@ -95,15 +95,20 @@ pub(crate) fn quartiles(samples: &[f64]) -> Option<[f64; 2]> {
 pub(crate) fn ratio(ours: &[Vec<f64>], other: &[Vec<f64>]) -> Option<(f64, f64)> {
     if ours.len() != other.len() {
         let all = |turns: &[Vec<f64>]| median(&turns.concat());
-        return Some((all(ours)? / all(other)?, 0.0));
+        return Some((divided(all(ours)?, all(other)?)?, 0.0));
     }
     let rounds: Vec<f64> = ours
         .iter()
         .zip(other)
-        .filter_map(|(ours, other)| Some(median(ours)? / median(other)?))
+        .filter_map(|(ours, other)| divided(median(ours)?, median(other)?))
         .collect();
     let [low, high] = quartiles(&rounds)?;
     Some((median(&rounds)?, (high - low) / 2.0))
+}
+
+/// A quotient, or none by what is not above 0: infinity can be neither compared nor written down.
+pub(crate) fn divided(figure: f64, by: f64) -> Option<f64> {
+    (by > 0.0).then(|| figure / by)
 }
 
 fn sorted(samples: &[f64]) -> Vec<f64> {
@@ -138,6 +143,13 @@ mod tests {
         let ours = [vec![2.0], vec![30.0], vec![4.0]];
         let other = [vec![1.0], vec![10.0], vec![1.0]];
         assert_eq!(ratio(&ours, &other), Some((3.0, 1.0)));
+    }
+
+    #[test]
+    fn nothing_is_a_multiple_of_nothing() {
+        assert_eq!(ratio(&[vec![2.0]], &[vec![0.0]]), None);
+        let rounds = [vec![0.0], vec![1.0]];
+        assert_eq!(ratio(&[vec![2.0], vec![3.0]], &rounds), Some((3.0, 0.0)));
     }
 
     #[test]

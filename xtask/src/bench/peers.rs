@@ -27,6 +27,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sqlite3", "sqlite3"),
 ];
 
+/// Always the same, so that its figures can be compared.
+const PUEUE: &str = "pueue@4.0.4";
+
 /// Brings the peers that are missing: from the distribution, and pueue from its source. What cannot be had is said, and
 /// the measuring goes on without it.
 pub(crate) fn install(repo: &Repo) -> Result<(), Problem> {
@@ -52,7 +55,7 @@ pub(crate) fn install(repo: &Repo) -> Result<(), Problem> {
     }
     let root = repo.target()?.join("bench/peers");
     if !on_path("pueued") && !root.join("bin/pueued").is_file() {
-        let install = ["install", "--quiet", "--locked", "pueue", "--root"];
+        let install = ["install", "--quiet", "--locked", PUEUE, "--root"];
         if let Err(problem) = must(repo.cargo(&install).arg(&root)) {
             println!("not installed: pueue ({problem})");
         }

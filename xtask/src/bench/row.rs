@@ -216,7 +216,7 @@ impl Measured {
                     Target::Limit { ours, limit } => {
                         let at = match self.row.reference(ours) {
                             Some(Reference::Contender(to)) => {
-                                self.figure(to).map(|figure| limit / figure)
+                                self.figure(to).and_then(|to| figures::divided(limit, to))
                             }
                             Some(Reference::Limit(first)) => Some(limit / first),
                             None => None,
@@ -252,7 +252,7 @@ impl Measured {
         let (times, spread) = match self.row.statistic {
             Statistic::Median => figures::ratio(&ours.turns, &other.turns)?,
             // A turn is too short for a percentile of its own.
-            Statistic::P99 => (figure / reference, 0.0),
+            Statistic::P99 => (figures::divided(figure, reference)?, 0.0),
         };
         Some(Ratio {
             to: Some(to.to_owned()),

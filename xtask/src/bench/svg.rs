@@ -162,7 +162,7 @@ fn legend(rows: &[&RowFigures]) -> String {
 
 fn heading(row: &RowFigures, y: f64) -> String {
     let one = row.contenders.iter().find_map(|it| {
-        let ratio = it.ratio.as_ref()?;
+        let ratio = it.ratio.as_ref().filter(|ratio| ratio.times > 0.0)?;
         let figure = it.figure / ratio.times;
         Some(format!(
             "1 = {} ({} {})",
