@@ -23,7 +23,7 @@ hold agent
 echo "began $CF_ATTEMPT_ID $CF_TASK_KEY $$" >> "@/book"
 ended() { echo "ended $CF_ATTEMPT_ID $CF_TASK_KEY $1" >> "@/book"; exit "$1"; }
 in_tree() { [ "$(pwd -P)" != "$(cd "$CF_WORKSPACE" && pwd -P)" ]; }
-in_tree && echo "$CF_TASK_KEY" > "made.$CF_ATTEMPT_ID" && echo "worked $CF_ATTEMPT_ID" >> "@/book"
+in_tree && echo "$CF_ATTEMPT_ID" > "made.$CF_ATTEMPT_ID" && echo "worked $CF_ATTEMPT_ID" >> "@/book"
 nth() { mkdir "@/nth.$CF_TASK_KEY.$1" 2>/dev/null; }
 "#;
 
