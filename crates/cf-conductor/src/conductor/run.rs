@@ -502,6 +502,9 @@ impl<'a> Conductor<'a> {
             let (core, news) = (&mut self.core, &mut self.news);
             let joined = self.store.read(|reader| core.take_joined(reader, news))?;
             self.observer.events(&joined);
+            if self.core.must_reload {
+                self.core.reload(&self.store, &self.pending)?;
+            }
         }
         if self.stop_to_store {
             self.news.stop = Some(Stop::Force);

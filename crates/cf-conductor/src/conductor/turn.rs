@@ -16,7 +16,7 @@ use super::trees::{Keep, Tidy, Tree};
 use super::{rows, session, take_up};
 use crate::engine::SuccessRule;
 use crate::process::Identity;
-use crate::schedule::{Gate, Mode, Schedule};
+use crate::schedule::{Gate, Member, Mode, Schedule};
 use crate::settings::{Settings, WaitForBlockers};
 use crate::source::Asked;
 use crate::store::attempt::{AttemptResult, NewAttempt};
@@ -380,7 +380,7 @@ impl Core {
     }
 
     /// Takes in the tasks that were added to the batch: their rows are stored, so this only makes them known. Returns
-    /// the events of those that were not.
+    /// the events of those that were not. What is believed must be read again when one of them was known otherwise.
     pub(super) fn take_joined(
         &mut self,
         reader: &crate::store::Reader<'_>,
@@ -393,12 +393,18 @@ impl Core {
         }
         let mut new = Vec::new();
         for (event, member) in std::mem::take(&mut news.joined).into_iter().zip(members) {
-            let Some(member) = member.filter(|member| !self.schedule.knows(member.row.task)) else {
+            let is_new = |member: &Member| self.schedule.row(member.row.task).is_none();
+            let Some(member) = member.filter(is_new) else {
                 continue;
             };
             news.edges.insert(member.row.task);
             news.changed.insert(member.row.task);
-            self.schedule.add_member(member);
+            if self.schedule.knows(member.row.task) {
+                // So far it was a dependency from outside.
+                self.must_reload = true;
+            } else {
+                self.schedule.add_member(member);
+            }
             new.push(event);
         }
         Ok(new)

@@ -430,6 +430,9 @@ impl World {
         if !conductor.news.joined.is_empty() {
             let news = &mut conductor.news;
             self.store.read(|reader| core.take_joined(reader, news))?;
+            if core.must_reload {
+                core.reload(&self.store, &conductor.pending)?;
+            }
         }
         if self.conductors[which].stop_to_store || conductor.stop_to_store {
             conductor.stop_to_store = true;

@@ -659,3 +659,25 @@ fn what_runs_is_still_known_when_it_cannot_be_read_again() {
     assert_eq!(core.by_attempt, known);
     assert_eq!(core.running.len(), 2);
 }
+
+#[test]
+fn a_task_that_joins_is_taken_in_although_it_was_known_as_a_dependency() {
+    let mut world = world(2, &[]);
+    let batch = begin(&mut world, &[0], parallel());
+    let (task, joins) = (world.tasks[0], world.tasks[1]);
+    world.try_write(&Actor::Cli, |tx| tx.add_dependency(task, joins).map(drop));
+    turn(&mut world, batch);
+    let id = world.conductors[batch].batch;
+    world.try_write(&Actor::Cli, |tx| tx.join_batch(id, joins));
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    // It was never taken in, and had no outcome when the batch had ended.
+    assert!(runs(&world, 1));
+    for nth in [0, 1] {
+        end(&mut world, nth, GOOD);
+    }
+    turn(&mut world, batch);
+    turn(&mut world, batch);
+    assert_eq!(stands(&world, batch, 1), "COMPLETED succeeded");
+    assert!(ended(&world, batch));
+}
