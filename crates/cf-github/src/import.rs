@@ -94,8 +94,9 @@ pub struct ImportedIssue {
     pub updated_at: Timestamp,
     /// The issues that block it, by the tracker's word. Empty where the server does not know such relations.
     pub blocked_by: Vec<Blocking>,
-    /// Its newest comments, oldest first, as many as were asked for.
-    pub comments: Vec<Comment>,
+    /// Its newest comments, oldest first, as many as were asked for; nothing when none were, or one of them cannot
+    /// be read: a list that is not whole would hide what it leaves out.
+    pub comments: Option<Vec<Comment>>,
 }
 
 /// An issue that blocks another.

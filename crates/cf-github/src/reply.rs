@@ -14,7 +14,7 @@ mod details;
 mod error;
 mod item;
 
-pub(crate) use details::{CommentPage, RawActor, comments_of, details, node};
+pub(crate) use details::{CommentPage, RawActor, Within, comments_of, details, node};
 use error::Errors;
 pub(crate) use error::GraphqlError;
 pub(crate) use item::{issue_state, pr_state};

@@ -105,11 +105,13 @@ pub fn import(
         for issue in &issues {
             made.dependencies(tx, issue)?;
         }
-        if unreadable > 0 {
-            made.imported.notes.push(format!(
-                "{unreadable} of the issues cannot be read, and are left out"
-            ));
-        }
+        made.imported.notes.extend(match unreadable {
+            0 => None,
+            1 => Some("1 of the issues cannot be read, and is left out".to_owned()),
+            n => Some(format!(
+                "{n} of the issues cannot be read, and are left out"
+            )),
+        });
         Ok(made.imported)
     })?;
     match result {
@@ -298,9 +300,12 @@ fn name(reader: &Reader<'_>, link: &Link) -> Result<(TaskKey, Option<Task>)> {
 }
 
 fn is_linked(reader: &Reader<'_>, task: TaskId, link: &Link) -> Result<bool> {
-    Ok(reader.links(task)?.iter().any(|known| {
-        known.host == link.host && known.repo == link.repo && known.number == link.number
-    }))
+    Ok(reader.links(task)?.iter().any(|known| is_same(known, link)))
+}
+
+/// Whether both are about the same item; issues and pull requests share one sequence of numbers.
+fn is_same(one: &Link, other: &Link) -> bool {
+    one.host == other.host && one.repo == other.repo && one.number == other.number
 }
 
 /// The task that an import made for an issue, by its key.
@@ -373,17 +378,17 @@ fn priority(labels: &[String]) -> Option<i64> {
         .min()
 }
 
-/// The comments that were there when the link was made: context, and no news.
+/// The comments that were there when the link was made: context, and no news. Where they could not be read, nothing is
+/// noted either: the look before the task's first start reads them.
 fn keep_comments(tx: &mut Tx<'_>, task: TaskId, link: &Link, issue: &ImportedIssue) -> Result<()> {
-    let rows = tx.reader().link_rows(task)?;
-    let Some(row) = rows
-        .iter()
-        .find(|row| row.link.repo == link.repo && row.link.number == link.number)
-    else {
+    let Some(read) = &issue.comments else {
         return Ok(());
     };
-    let wanted: Vec<&Comment> = issue
-        .comments
+    let rows = tx.reader().link_rows(task)?;
+    let Some(row) = rows.iter().find(|row| is_same(&row.link, link)) else {
+        return Ok(());
+    };
+    let wanted: Vec<&Comment> = read
         .iter()
         .filter(|comment| comment.association.is_trusted() && !comment.by_bot && !comment.minimized)
         .collect();
@@ -403,11 +408,7 @@ fn keep_comments(tx: &mut Tx<'_>, task: TaskId, link: &Link, issue: &ImportedIss
         .updated_at
         .checked_sub(std::time::Duration::from_secs(1))
         .unwrap_or(issue.updated_at);
-    let newest = issue
-        .comments
-        .iter()
-        .map(|comment| comment.created_at)
-        .max();
+    let newest = read.iter().map(|comment| comment.created_at).max();
     let since = newest.or(Some(seen));
     tx.store_comments(row, &comments, seen, since)?;
     Ok(())

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Blocking, ImportedIssue};
 use crate::item::{self, Association, cut};
-use crate::reply::{RawActor, Reply, comments_of, issue_state};
+use crate::reply::{RawActor, Reply, Within, comments_of, issue_state};
 
 /// The most bytes of a title; GitHub allows 256 characters.
 const TITLE_CAP_BYTES: usize = 1024;
@@ -38,6 +38,7 @@ pub(super) enum NoPage {
 ///
 /// The repository is not there, or the reply does not say what follows: ending there would leave issues out.
 pub(super) fn page(reply: &mut Reply) -> Result<RawPage, NoPage> {
+    let within = Within::of(reply);
     let mut data = reply.data.take().unwrap_or_default();
     let Some(Value::Object(mut repo)) = data.remove("repository") else {
         return Err(if reply.says_missing() {
@@ -57,7 +58,7 @@ pub(super) fn page(reply: &mut Reply) -> Result<RawPage, NoPage> {
     let count = nodes.len();
     let issues: Vec<ImportedIssue> = nodes
         .into_iter()
-        .filter_map(|node| issue(node, reply.latest))
+        .filter_map(|node| issue(node, within))
         .collect();
     Ok(RawPage {
         unreadable: count - issues.len(),
@@ -127,7 +128,7 @@ struct RawIssue {
     blocked_by: Option<Value>,
 }
 
-fn issue(value: Value, latest: Timestamp) -> Option<ImportedIssue> {
+fn issue(value: Value, within: Within) -> Option<ImportedIssue> {
     let raw: RawIssue = serde_json::from_value(value).ok()?;
     Some(ImportedIssue {
         state: issue_state(
@@ -153,11 +154,11 @@ fn issue(value: Value, latest: Timestamp) -> Option<ImportedIssue> {
             .map(|login| item::login(&login)),
         association: Association::read(raw.author_association.as_deref()),
         created_at: raw.created_at?,
-        updated_at: raw.updated_at.filter(|at| *at <= latest)?,
+        updated_at: raw.updated_at.filter(|at| *at <= within.latest)?,
         blocked_by: nodes(raw.blocked_by.as_ref())
             .filter_map(blocking)
             .collect(),
-        comments: comments_of(raw.comments, latest),
+        comments: comments_of(raw.comments, within),
     })
 }
 

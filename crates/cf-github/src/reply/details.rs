@@ -49,15 +49,15 @@ pub(crate) fn details(reply: &mut Reply) -> DetailsReply {
 
 /// What is true for all of a reply.
 #[derive(Clone, Copy)]
-struct Within {
+pub(crate) struct Within {
     /// Whether there is no error, so that what is null is so for a good reason.
     whole: bool,
     /// The latest time that something in it can have happened at.
-    latest: Timestamp,
+    pub(crate) latest: Timestamp,
 }
 
 impl Within {
-    fn of(reply: &Reply) -> Self {
+    pub(crate) fn of(reply: &Reply) -> Self {
         Self {
             whole: reply.errors.is_empty(),
             latest: reply.latest,
@@ -130,15 +130,11 @@ fn whole_list(nodes: Option<Value>, within: Within) -> Option<Vec<Comment>> {
     Some(list)
 }
 
-/// The comments of an imported issue, all that can be read.
-pub(crate) fn comments_of(value: Option<Value>, latest: Timestamp) -> Vec<Comment> {
+/// The comments of an imported issue; nothing when one of them cannot be read, or they are not there.
+pub(crate) fn comments_of(value: Option<Value>, within: Within) -> Option<Vec<Comment>> {
     match value {
-        Some(Value::Object(mut comments)) => list(comments.remove("nodes"))
-            .into_iter()
-            .filter_map(|node| comment(Value::Object(node)))
-            .filter(|comment| comment.created_at <= latest)
-            .collect(),
-        _ => Vec::new(),
+        Some(Value::Object(mut comments)) => whole_list(comments.remove("nodes"), within),
+        _ => None,
     }
 }
 

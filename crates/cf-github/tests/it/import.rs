@@ -91,7 +91,7 @@ async fn an_issue_comes_with_what_a_task_is_made_from() {
     );
     assert_eq!(issue.association, Association::Other);
     assert_eq!(issue.author, None);
-    assert_eq!(issue.comments[0].body, "a comment");
+    assert_eq!(issue.comments.expect("they are whole")[0].body, "a comment");
 }
 
 #[tokio::test]
@@ -312,6 +312,52 @@ async fn an_issue_that_cannot_be_read_is_counted() {
         let server = issues(3);
         server.fault("/graphql", Fault::Edited(edit), 1);
         assert_eq!(page_or_error(&server).await.expect("a page"), (2, 1), "{n}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_comments_that_is_not_whole_is_none() {
+    let edits: [fn(&mut Value); 7] = [
+        |reply| second(reply)["comments"] = Value::Null,
+        |reply| {
+            second(reply)
+                .as_object_mut()
+                .expect("an issue")
+                .remove("comments");
+        },
+        |reply| second(reply)["comments"]["nodes"] = Value::Null,
+        |reply| second(reply)["comments"]["nodes"][0] = json!("text"),
+        |reply| second(reply)["comments"]["nodes"][0]["id"] = Value::Null,
+        |reply| {
+            second(reply)["comments"]["nodes"][0]["createdAt"] = json!("9000-01-01T00:00:00Z");
+        },
+        |reply| {
+            second(reply)["comments"]["nodes"][0] = Value::Null;
+            let path = json!(["repository", "issues", "nodes", 1, "comments", "nodes", 0]);
+            reply["errors"] = json!([{"message": "timeout", "path": path}]);
+        },
+    ];
+    for (n, edit) in edits.into_iter().enumerate() {
+        let server = issues(3);
+        for number in 1..=3 {
+            server.comment("o/r", number, "one");
+            server.comment("o/r", number, "two");
+        }
+        server.fault("/graphql", Fault::Edited(edit), 1);
+        let client = client(&server);
+        let filter = IssueFilter {
+            comments: 20,
+            ..IssueFilter::default()
+        };
+        let listing = client
+            .list_issues("github.com", "o/r".parse().expect("a name"), filter)
+            .expect("the host is known");
+        let counts: Vec<Option<usize>> = all(listing)
+            .await
+            .iter()
+            .map(|issue| issue.comments.as_ref().map(Vec::len))
+            .collect();
+        assert_eq!(counts, [Some(2), None, Some(2)], "{n}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! `cf github import`: tasks from issues.
 
-use cf_testkit::github::ScriptedGithub;
+use cf_testkit::github::{Fault, ScriptedGithub};
+use serde_json::{Value, json};
 
 use super::following;
 
@@ -149,4 +150,42 @@ fn another_repository_of_the_same_name_gets_other_keys() {
         .says("0 added, 1 updated");
     assert_eq!(ws.show("r-1")["links"][0]["repo"], "one/r");
     assert_eq!(ws.show("two-r-1")["links"][0]["repo"], "two/r");
+}
+
+#[test]
+fn comments_that_an_import_cannot_read_are_read_before_the_task_starts() {
+    let edits: [fn(&mut Value); 2] = [
+        |reply| first(reply)["comments"]["nodes"][0]["createdAt"] = json!("yesterday"),
+        |reply| first(reply)["comments"] = Value::Null,
+    ];
+    for edit in edits {
+        let github = ScriptedGithub::start();
+        github.issue("o/r", 1);
+        for text in ["mind the lexer", "and the parser"] {
+            github.comment_by("o/r", 1, |comment| {
+                text.clone_into(&mut comment.body);
+                // Long before the import, so that they are no news.
+                comment.created_at -= 3600;
+            });
+        }
+        github.fault("/graphql", Fault::Edited(edit), 1);
+        let ws = following(&github);
+        ws.cf(["github", "import", "o/r"]).ok().says("1 added");
+        assert_eq!(ws.show("r-1")["comments"], json!([]));
+        ws.cf(["tasks", "edit", "r-1", "--run", "cp $CF_PROMPT_FILE prompt"])
+            .ok();
+        ws.run(["r-1"]).ok();
+        let prompt = ws.read("prompt");
+        assert!(prompt.contains("mind the lexer"), "{prompt}");
+        assert!(prompt.contains("and the parser"), "{prompt}");
+        assert_eq!(
+            ws.events_of("BATCH_TASK_CONTEXT", "r-1").len(),
+            0,
+            "no news"
+        );
+    }
+}
+
+fn first(reply: &mut Value) -> &mut Value {
+    &mut reply["data"]["repository"]["issues"]["nodes"][0]
 }
