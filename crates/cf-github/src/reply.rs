@@ -14,7 +14,7 @@ mod details;
 mod error;
 mod item;
 
-pub(crate) use details::{CommentPage, RawActor, Within, comments_of, details, node};
+pub(crate) use details::{CommentPage, DetailsReply, RawActor, Within, comments_of, details, node};
 use error::Errors;
 pub(crate) use error::GraphqlError;
 pub(crate) use item::{issue_state, pr_state};
@@ -41,8 +41,13 @@ pub(crate) struct Reply {
 pub(crate) enum Whole {
     /// There is data; the errors concern parts of it.
     Data,
-    /// Too much was asked at once; what data there is can be used.
-    TooMuch(String),
+    /// Too much was asked at once, for certain or as it looks; what data there is can be used.
+    TooMuch {
+        /// In words.
+        how: String,
+        /// Whether GitHub named a limit of the query; it has the same vague words for a timeout and for an outage.
+        named: bool,
+    },
     /// The budget is used up.
     RateLimited,
     /// Too many requests in a short time.
@@ -128,7 +133,10 @@ impl Reply {
             let message = error.message().to_ascii_lowercase();
             match error.kind() {
                 "RESOURCE_LIMITS_EXCEEDED" | "MAX_NODE_LIMIT_EXCEEDED" | "ARGUMENT_LIMIT" => {
-                    return Whole::TooMuch(error.message().to_owned());
+                    return Whole::TooMuch {
+                        how: error.message().to_owned(),
+                        named: true,
+                    };
                 }
                 "RATE_LIMITED" | "graphql_rate_limit" if self.data.is_none() => {
                     return Whole::RateLimited;
@@ -149,7 +157,10 @@ impl Reply {
                 return Whole::UnknownField(error.message().to_owned());
             }
             if message.contains("timeout") || message.contains("something went wrong") {
-                return Whole::TooMuch(error.message().to_owned());
+                return Whole::TooMuch {
+                    how: error.message().to_owned(),
+                    named: false,
+                };
             }
         }
         if self.data.is_some() {

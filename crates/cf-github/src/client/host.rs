@@ -28,7 +28,7 @@ pub(crate) struct Host {
     pub(super) ended: Mutex<Option<Instant>>,
     pub(super) pace: Mutex<Pace>,
     pub(super) sent: Mutex<Sent>,
-    /// The server's clock less ours, as its last reply told it.
+    /// The server's clock less ours, as its last reply told it whose time can be believed.
     pub(super) skew: Mutex<SignedDuration>,
     /// What passes cost lately, in points.
     pub(super) cost: Mutex<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct Host {
     pub(super) spans: Mutex<HashMap<Repo, Span>>,
     /// Why something that was asked for is not known, and when that turned out.
     troubles: Mutex<HashMap<Key, (Timestamp, Why)>>,
-    /// When a look over REST told nothing about an item.
+    /// When a look over REST told nothing about an item, or failed.
     pub(super) looked: Mutex<HashMap<Key, Timestamp>>,
     /// What callers want and no pass has taken up yet.
     wanted: Mutex<HashMap<Key, Want>>,

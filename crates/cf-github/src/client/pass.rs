@@ -13,6 +13,7 @@ use crate::answer::{GoneHow, Proof, Why};
 use crate::chunk::{Chunk, SMALLEST};
 use crate::entry::{Entry, Key, Want};
 use crate::item::Item;
+use crate::pace::Trouble;
 use crate::plan::{Batch, Due, in_chunks, is_worth_listing, plan};
 use crate::reply::{self, RepoReply, Told};
 use crate::request::{Query, RepoPart};
@@ -40,7 +41,8 @@ struct Pass<'a> {
     again: usize,
     /// How many older pages of comments were read.
     older: usize,
-    /// The size of requests before the first that was too large, as long as no smaller one went well.
+    /// The size of requests before the first that was taken for too large without a word of GitHub's about that, as long
+    /// as no smaller one went well.
     before: Option<Chunk>,
 }
 
@@ -202,7 +204,11 @@ impl Pass<'_> {
             }) => {
                 {
                     let chunk = &mut locked(&host.pace).chunk;
-                    self.before.get_or_insert(*chunk);
+                    if named {
+                        self.before = None;
+                    } else {
+                        self.before.get_or_insert(*chunk);
+                    }
                     chunk.was_too_large(size, Timestamp::now());
                 }
                 host.pace_changed();
@@ -251,7 +257,9 @@ impl Pass<'_> {
                 None
             }
             Err(Miss::Stop(why)) => {
-                self.size_was_not_to_blame();
+                if has_failed(&why) {
+                    self.size_was_not_to_blame();
+                }
                 Some(why)
             }
         }
@@ -374,6 +382,18 @@ impl Pass<'_> {
         fall_back.dedup();
         (left, fall_back)
     }
+}
+
+/// Whether requests fail, whatever their size. That GitHub asks to wait says nothing about the size.
+const fn has_failed(why: &Why) -> bool {
+    matches!(
+        why,
+        Why::Failed(_)
+            | Why::Waiting {
+                why: Trouble::Failing(_),
+                ..
+            }
+    )
 }
 
 /// Fits a batch to the size that is right now: it may have changed since the batches were made.

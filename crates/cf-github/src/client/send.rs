@@ -135,10 +135,12 @@ impl Host {
                 self.note(Resource::Graphql, &Signal::Answered, &raw.headers);
                 Tried::Reply(reply)
             }
-            Whole::TooMuch(how) if size <= 1 => Tried::Failed(self.redacted(&how), raw.headers),
-            Whole::TooMuch(how) => Tried::Miss(Miss::TooMuch {
+            Whole::TooMuch { how, .. } if size <= 1 => {
+                Tried::Failed(self.redacted(&how), raw.headers)
+            }
+            Whole::TooMuch { how, named } => Tried::Miss(Miss::TooMuch {
                 how: self.redacted(&how),
-                named: true,
+                named,
                 partial: reply.data.is_some().then_some(reply),
             }),
             Whole::RateLimited => {

@@ -17,7 +17,7 @@ const SLACK_WITHOUT_DATE: Duration = Duration::from_hours(24);
 /// The headers of a reply that matter, read once. Whatever cannot be read is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// The server's own time.
+    /// The server's own time, unless it is too far from ours to be believed.
     pub date: Option<Timestamp>,
     /// How long to wait, a second to an hour; it comes as a number of seconds or as a date.
     pub retry_after: Option<Duration>,
@@ -40,7 +40,10 @@ pub struct Headers {
 impl Headers {
     /// Reads the headers; `get` returns the value of one by its name in lower case.
     pub fn read<'a>(now: Timestamp, get: impl Fn(&str) -> Option<&'a str>) -> Self {
-        let date = get("date").and_then(http_date);
+        // The one place where it is judged: whatever reckons with a time that is off by years, reckons wrong.
+        let date = get("date")
+            .and_then(http_date)
+            .filter(|date| between(now, *date).max(between(*date, now)) < ODD_CLOCK);
         let number = |name| get(name).and_then(|text| text.trim().parse::<i64>().ok());
         let small = |name| number(name).and_then(|n| u32::try_from(n).ok());
         Self {
@@ -64,11 +67,7 @@ impl Headers {
     ///
     /// What is remembered as seen up to a time in the future would hide everything until then.
     pub fn latest(&self, now: Timestamp) -> Timestamp {
-        let known = self.date.filter(|date| {
-            let (ahead, behind) = (between(now, *date), between(*date, now));
-            ahead.max(behind) < ODD_CLOCK
-        });
-        match known {
+        match self.date {
             Some(date) => later(date, SLACK),
             None => later(now, SLACK_WITHOUT_DATE),
         }

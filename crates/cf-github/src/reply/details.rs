@@ -190,37 +190,43 @@ fn comment(value: Value) -> Option<Comment> {
     })
 }
 
+/// Reads the pull requests that close an issue. A list that is not whole is none, as with comments.
 fn found(
     mut node: Map<String, Value>,
     within: Within,
 ) -> Option<(String, (Timestamp, Vec<FoundPr>))> {
     let id = node.get("id")?.as_str()?.to_owned();
-    let updated_at = time(node.get("updatedAt"))?;
+    let updated_at = time(node.get("updatedAt")).filter(|at| *at <= within.latest)?;
     let Some(Value::Object(mut prs)) = node.remove("closedByPullRequestsReferences") else {
         // The field itself may be null: then there are none.
         return within.whole.then(|| (id, (updated_at, Vec::new())));
     };
-    if !prs.get("nodes").is_some_and(Value::is_array) {
+    let Some(Value::Array(nodes)) = prs.remove("nodes") else {
         return None;
+    };
+    let mut found = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        match node {
+            Value::Null if within.whole => {}
+            node => found.push(found_pr(&node)?),
+        }
     }
-    let found = list(prs.remove("nodes"))
-        .into_iter()
-        .filter_map(|pr| {
-            Some(FoundPr {
-                repo: pr
-                    .get("repository")?
-                    .get("nameWithOwner")?
-                    .as_str()?
-                    .parse()
-                    .ok()?,
-                number: item::number(pr.get("number")?.as_u64()?)?,
-                state: pr_state(
-                    pr.get("prState")?.as_str()?,
-                    time(pr.get("mergedAt")),
-                    time(pr.get("closedAt")),
-                )?,
-            })
-        })
-        .collect();
     Some((id, (updated_at, found)))
+}
+
+fn found_pr(pr: &Value) -> Option<FoundPr> {
+    Some(FoundPr {
+        repo: pr
+            .get("repository")?
+            .get("nameWithOwner")?
+            .as_str()?
+            .parse()
+            .ok()?,
+        number: item::number(pr.get("number")?.as_u64()?)?,
+        state: pr_state(
+            pr.get("prState")?.as_str()?,
+            time(pr.get("mergedAt")),
+            time(pr.get("closedAt")),
+        )?,
+    })
 }

@@ -16,14 +16,19 @@ fn part(numbers: &[u64], since: Option<i64>) -> RepoPart {
     }
 }
 
+fn too_much(how: &str, named: bool) -> Whole {
+    let how = how.to_owned();
+    Whole::TooMuch { how, named }
+}
+
 #[test_case(r#"{"data":{"r0":null},"errors":[{"type":"NOT_FOUND"}]}"# => Whole::Data; "partial data")]
 #[test_case(r#"{"data":{},"errors":[{"type":"RATE_LIMITED"}]}"# => Whole::Data; "the last good answer")]
 #[test_case(r#"{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}"# => Whole::RateLimited; "used up")]
 #[test_case(r#"{"errors":[{"message":"API rate limit already exceeded for user ID 1."}]}"# => Whole::RateLimited; "used up, without a type")]
 #[test_case(r#"{"data":null,"errors":[{"message":"You have exceeded a secondary rate limit."}]}"# => Whole::SecondaryLimit; "secondary")]
-#[test_case(r#"{"data":{"r0":{}},"errors":[{"type":"RESOURCE_LIMITS_EXCEEDED","message":"m"}]}"# => Whole::TooMuch("m".into()); "resource limits with data")]
-#[test_case(r#"{"data":null,"errors":[{"message":"timeout"}]}"# => Whole::TooMuch("timeout".into()); "timeout")]
-#[test_case(r#"{"data":null,"errors":[{"message":"Something went wrong while executing your query."}]}"# => Whole::TooMuch("Something went wrong while executing your query.".into()); "went wrong")]
+#[test_case(r#"{"data":{"r0":{}},"errors":[{"type":"RESOURCE_LIMITS_EXCEEDED","message":"m"}]}"# => too_much("m", true); "resource limits with data")]
+#[test_case(r#"{"data":null,"errors":[{"message":"timeout"}]}"# => too_much("timeout", false); "timeout")]
+#[test_case(r#"{"data":null,"errors":[{"message":"Something went wrong while executing your query."}]}"# => too_much("Something went wrong while executing your query.", false); "went wrong")]
 #[test_case(r#"{"data":null,"errors":[{"type":"FORBIDDEN","extensions":{"saml_failure":true}}]}"# => Whole::Forbidden; "single sign on")]
 #[test_case(r#"{"errors":[{"extensions":{"code":"undefinedField"},"message":"Field 'x' doesn't exist"}]}"# => Whole::UnknownField("Field 'x' doesn't exist".into()); "an older server")]
 #[test_case(r#"{"errors":[{"message":"Cannot query field \"x\" on type \"Issue\"."}]}"# => Whole::UnknownField("Cannot query field \"x\" on type \"Issue\".".into()); "another implementation")]

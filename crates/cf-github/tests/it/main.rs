@@ -1,10 +1,12 @@
 //! The client against the scripted GitHub, on loopback.
 
 mod answers;
+mod blocked;
 mod comments;
 mod counts;
 mod faults;
 mod import;
+mod kept;
 mod lies;
 mod real_rest;
 mod real_schema;

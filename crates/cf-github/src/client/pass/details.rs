@@ -9,7 +9,7 @@ use super::{Pass, Why};
 use crate::client::Miss;
 use crate::entry::{CommentWant, Entry, Key, Talk};
 use crate::item::Comment;
-use crate::reply::{self, CommentPage};
+use crate::reply::{self, CommentPage, DetailsReply};
 use crate::request::{DETAILED, Details, FIRST_COMMENTS, Query};
 use crate::saved::{Seen, What};
 
@@ -18,6 +18,9 @@ const OLDER: u32 = 50;
 const OLDER_PAGES: usize = 20;
 /// How many such pages are read in one pass, for all items together; the others follow in later ones.
 const OLDER_IN_A_PASS: usize = 100;
+
+/// How often a request that came to nothing without a named reason is taken for too large, in one pass.
+const GUESSES: u32 = 2;
 
 /// One item whose details are wanted.
 struct Detail {
@@ -34,73 +37,53 @@ impl Pass<'_> {
         details.sort_by(|a, b| a.key.cmp(&b.key));
         let mut size = DETAILED;
         let mut guesses = 0;
-        while !details.is_empty() {
-            let last = details
+        // Whether only items of one repository are asked about together: one of them may not be read.
+        let mut apart = false;
+        while let Some(first) = details.first() {
+            let taken = details
                 .iter()
                 .take(size)
-                .filter_map(|detail| detail.comments)
-                .map(|want| want.last)
-                .max()
-                .unwrap_or(0)
-                .max(FIRST_COMMENTS);
-            let some = &details[..size.min(details.len())];
-            let of = |wanted: fn(&Detail) -> bool| -> Vec<String> {
-                some.iter()
-                    .filter(|detail| wanted(detail))
-                    .map(|detail| detail.id.clone())
-                    .collect()
-            };
-            let query = Query::Details(Details {
-                comments: of(|detail| detail.comments.is_some()),
-                last,
-                found: of(|detail| detail.found),
-            });
+                .take_while(|detail| !apart || detail.key.repo == first.key.repo)
+                .count();
+            let some = &details[..taken];
             let at = Timestamp::now();
             // Each item brings a list, so even ten may be too much.
-            match self.host.query(&query, some.len() * 10).await {
+            match self.host.query(&query_for(some), taken * 10).await {
                 Ok(mut reply) => {
                     let mut read = reply::details(&mut reply);
-                    let some: Vec<Detail> = details.drain(..size.min(details.len())).collect();
-                    for detail in some {
-                        if detail.found
-                            && let Some((updated_at, found)) = read.found.remove(&detail.id)
-                        {
-                            self.keep_found(&detail.key, updated_at, found);
-                        }
-                        let Some(want) = detail.comments else {
-                            continue;
-                        };
-                        match read.comments.remove(&detail.id) {
-                            Some(page) => {
-                                let read = self.read_older(&detail.id, want, page).await;
-                                match read {
-                                    Ok(Some(all)) => self.keep_talk(&detail.key, all, want, at),
-                                    Ok(None) => self.host.trouble(&detail.key, Why::NotAsked),
-                                    Err(why @ Why::Unreadable(_)) => {
-                                        self.host.trouble(&detail.key, why);
-                                    }
-                                    Err(why) => return Some(self.unread(&details, why)),
-                                }
-                            }
-                            None => self.host.trouble(
-                                &detail.key,
-                                Why::Unreadable("a reply without its comments".to_owned()),
-                            ),
+                    let some: Vec<Detail> = details.drain(..taken).collect();
+                    for (n, detail) in some.iter().enumerate() {
+                        if let Err(why) = self.take_in_detail(detail, &mut read, at).await {
+                            self.unread(&some[n..], why.clone());
+                            return Some(self.unread(&details, why));
                         }
                     }
                 }
-                Err(Miss::TooMuch { named, .. }) if size > 1 && (named || guesses < 2) => {
+                Err(Miss::TooMuch { named, .. }) if taken > 1 && (named || guesses < GUESSES) => {
                     guesses += u32::from(!named);
-                    size = (size.min(details.len()) / 2).max(1);
+                    size = (taken / 2).max(1);
+                }
+                // One item alone is too much: that says nothing about the others.
+                Err(Miss::TooMuch {
+                    how, named: true, ..
+                }) => {
+                    self.unread(&details[..taken], Why::Failed(how));
+                    details.drain(..taken);
+                    size = DETAILED;
                 }
                 Err(Miss::TooMuch { how, .. }) => {
                     let why = self.host.failed(&how, &crate::Headers::default());
                     return Some(self.unread(&details, why));
                 }
+                Err(Miss::Forbidden) if !apart => apart = true,
                 Err(Miss::Forbidden) => {
                     let why = Why::Failed("comments may not be read with this token".to_owned());
-                    self.unread(&details, why);
-                    return None;
+                    let repo = first.key.repo.clone();
+                    let (forbidden, rest) = details
+                        .into_iter()
+                        .partition(|detail| detail.key.repo == repo);
+                    details = rest;
+                    self.unread(&forbidden, why);
                 }
                 // An older server may know comments and not the pull requests that close an issue.
                 Err(Miss::UnknownField(_)) if some.iter().any(|detail| detail.found) => {
@@ -117,6 +100,37 @@ impl Pass<'_> {
             }
         }
         None
+    }
+
+    /// Keeps what a reply says about one item, older comments included.
+    ///
+    /// # Errors
+    ///
+    /// Nothing more may be sent now.
+    async fn take_in_detail(
+        &mut self,
+        detail: &Detail,
+        read: &mut DetailsReply,
+        at: Timestamp,
+    ) -> Result<(), Why> {
+        if detail.found
+            && let Some((updated_at, found)) = read.found.remove(&detail.id)
+        {
+            self.keep_found(&detail.key, updated_at, found);
+        }
+        let Some(want) = detail.comments else {
+            return Ok(());
+        };
+        let page = read.comments.remove(&detail.id);
+        let older = match page {
+            Some(page) => self.read_older(&detail.id, want, page).await?,
+            None => Err(Why::Unreadable("a reply without its comments".to_owned())),
+        };
+        match older {
+            Ok(all) => self.keep_talk(&detail.key, all, want, at),
+            Err(why) => self.host.trouble(&detail.key, why),
+        }
+        Ok(())
     }
 
     fn wanted_details(&self) -> Vec<Detail> {
@@ -145,14 +159,19 @@ impl Pass<'_> {
         why
     }
 
-    /// Reads on from a page towards older comments until the want is met, or there were too many. Nothing when this
-    /// pass has read enough.
+    /// Reads on from a page towards older comments until the want is met, or there were too many. What keeps this item's
+    /// alone from being read is within; a pass that has read enough is one such reason.
+    ///
+    /// # Errors
+    ///
+    /// Nothing more may be sent now.
     async fn read_older(
         &mut self,
         id: &str,
         want: CommentWant,
         mut page: CommentPage,
-    ) -> Result<Option<CommentPage>, Why> {
+    ) -> Result<Result<CommentPage, Why>, Why> {
+        let unreadable = |how: &str| Ok(Err(Why::Unreadable(how.to_owned())));
         let mut last = OLDER;
         let mut known: HashSet<String> =
             page.list.iter().map(|comment| comment.id.clone()).collect();
@@ -164,7 +183,7 @@ impl Pass<'_> {
                 break;
             };
             if self.older >= OLDER_IN_A_PASS {
-                return Ok(None);
+                return Ok(Err(Why::NotAsked));
             }
             self.older += 1;
             let query = Query::OlderComments {
@@ -174,28 +193,30 @@ impl Pass<'_> {
             };
             match self.host.query(&query, last as usize).await {
                 Ok(mut reply) => {
-                    let older = reply::node(&mut reply)
-                        .ok_or_else(|| Why::Unreadable("a reply without comments".to_owned()))?;
+                    let Some(older) = reply::node(&mut reply) else {
+                        return unreadable("a reply without comments");
+                    };
                     let mut list = older.list;
                     list.retain(|comment| known.insert(comment.id.clone()));
                     // Comments may be written or deleted meanwhile; a page of nothing but known ones leads nowhere.
                     if older.before.is_some() && (list.is_empty() || older.before == page.before) {
-                        return Err(Why::Unreadable("pages of comments without end".to_owned()));
+                        return unreadable("pages of comments without end");
                     }
                     list.append(&mut page.list);
                     page.list = list;
                     page.before = older.before;
                 }
                 Err(Miss::TooMuch { .. }) if last > 1 => last = (last / 2).max(1),
-                Err(Miss::Stop(why)) => return Err(why),
-                Err(miss) => {
-                    return Err(Why::Failed(format!(
-                        "older comments cannot be read: {miss:?}"
-                    )));
+                Err(Miss::TooMuch { how, .. }) => return Ok(Err(Why::Failed(how))),
+                Err(Miss::Forbidden) => {
+                    let how = "older comments may not be read with this token";
+                    return Ok(Err(Why::Failed(how.to_owned())));
                 }
+                Err(Miss::UnknownField(how)) => return unreadable(&how),
+                Err(Miss::Stop(why)) => return Err(why),
             }
         }
-        Ok(Some(page))
+        Ok(Ok(page))
     }
 
     fn keep_talk(&self, key: &Key, page: CommentPage, want: CommentWant, at: Timestamp) {
@@ -230,6 +251,10 @@ impl Pass<'_> {
         let Some(seen) = entry.seen() else {
             return;
         };
+        if updated_at < seen.item.updated_at {
+            // A machine that lags behind: it does not know yet what the item moved for, and is asked once more.
+            return;
+        }
         let seen = Seen {
             found_at: Some(updated_at),
             moved: false,
@@ -245,4 +270,24 @@ impl Pass<'_> {
             },
         );
     }
+}
+
+/// The request for the details of some items.
+fn query_for(some: &[Detail]) -> Query {
+    let last = some
+        .iter()
+        .filter_map(|detail| detail.comments)
+        .map(|want| want.last)
+        .fold(FIRST_COMMENTS, u32::max);
+    let of = |wanted: fn(&Detail) -> bool| -> Vec<String> {
+        some.iter()
+            .filter(|detail| wanted(detail))
+            .map(|detail| detail.id.clone())
+            .collect()
+    };
+    Query::Details(Details {
+        comments: of(|detail| detail.comments.is_some()),
+        last,
+        found: of(|detail| detail.found),
+    })
 }

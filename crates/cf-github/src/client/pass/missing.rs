@@ -6,12 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{Entry, Host, Key, Pass, Seen, What, Why, locked};
+use crate::pace::Resource;
 use crate::rest::{self, HOPS, Looked, RestLook};
 use crate::time::between;
 
 /// How many items are looked at in one pass; the others follow in later ones.
 const LOOKS: usize = 5;
-/// How long a look that told nothing is not tried again.
+/// How long a look that told nothing, or failed, is not tried again.
 const UNCLEAR: Duration = Duration::from_mins(1);
 
 impl Pass<'_> {
@@ -21,10 +22,15 @@ impl Pass<'_> {
         let mut stopped = None;
         for (n, key) in missing.iter().enumerate() {
             if n < LOOKS && stopped.is_none() {
-                stopped = self.look_up(key).await.err();
-                if let Some(why) = &stopped {
-                    self.host.trouble(key, why.clone());
+                let Err(why) = self.look_up(key).await else {
+                    continue;
+                };
+                stopped = self.host.gate(Resource::Core).why();
+                if stopped.is_none() {
+                    // Only this look has failed; the next one may be about another item.
+                    locked(&self.host.looked).insert(key.clone(), Timestamp::now());
                 }
+                self.host.trouble(key, why);
             } else {
                 self.host
                     .trouble(key, stopped.clone().unwrap_or(Why::NotAsked));
@@ -33,7 +39,7 @@ impl Pass<'_> {
     }
 
     /// The missing items, those first of which a look told nothing the longest time ago, or that had none: they must
-    /// not keep each other from being looked at.
+    /// not keep each other from being looked at, even if every look at one fails.
     fn take_missing(&mut self) -> Vec<Key> {
         let now = Timestamp::now();
         let mut missing = std::mem::take(&mut self.missing);
@@ -58,6 +64,10 @@ impl Pass<'_> {
     }
 
     /// Looks at one item, and follows where it went.
+    ///
+    /// # Errors
+    ///
+    /// The look has failed, or none may be sent now.
     async fn look_up(&self, key: &Key) -> Result<(), Why> {
         let host = self.host;
         let base = &host.wire.access().base;
