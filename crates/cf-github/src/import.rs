@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cf_core::Repo;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::answer::Why;
 use crate::client::{GitHub, Host, Miss, locked_pass};
@@ -18,6 +18,7 @@ use crate::reply::Reply;
 use crate::request::{IssuePage, Query};
 
 mod read;
+mod words;
 
 use read::NoPage;
 pub use read::blockers_named_in;
@@ -31,6 +32,11 @@ const SMALLEST_PAGE: u32 = 5;
 const MORE_THAN_TOLD: u64 = 1000;
 /// How often a page that came to nothing without a named reason is taken for too large.
 const GUESSES: u32 = 2;
+/// How many issues one listing reads at most: GitHub's largest repositories have more, which nobody makes tasks of.
+const MOST_ISSUES: usize = 50_000;
+/// How many bytes of texts one listing brings at most: whoever makes tasks of them keeps them all in memory. That is 5
+/// KiB for each of fifty thousand issues, several times what issues usually have.
+const MOST_BYTES: usize = 256 * 1024 * 1024;
 /// How many pages in a row may bring nothing new.
 const IDLE_PAGES: u32 = 3;
 
@@ -99,6 +105,19 @@ pub struct ImportedIssue {
     pub comments: Option<Vec<Comment>>,
 }
 
+impl ImportedIssue {
+    /// How many bytes its texts have.
+    fn bytes(&self) -> usize {
+        let names = self.labels.iter().chain(&self.assignees);
+        let comments = self.comments.iter().flatten();
+        self.title.len()
+            + self.body.len()
+            + self.url.len()
+            + names.map(String::len).sum::<usize>()
+            + comments.map(|comment| comment.body.len()).sum::<usize>()
+    }
+}
+
 /// An issue that blocks another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocking {
@@ -145,6 +164,14 @@ pub enum ImportError {
         /// Titles that are like it.
         titles: Vec<String>,
     },
+    /// There are more than one listing brings.
+    #[error("{repo} has {what}: too many to be listed at once")]
+    TooMany {
+        /// The repository.
+        repo: Repo,
+        /// More of what than may be.
+        what: String,
+    },
     /// A request failed, or may not be sent now.
     #[error("the issues of {repo} cannot be read: {why}")]
     Failed {
@@ -163,6 +190,13 @@ fn known(titles: &[String]) -> String {
     }
 }
 
+/// How much one listing brings.
+#[derive(Clone, Copy, Debug)]
+struct Most {
+    issues: usize,
+    bytes: usize,
+}
+
 /// A listing under way.
 #[derive(Debug)]
 pub struct Listing {
@@ -175,8 +209,13 @@ pub struct Listing {
     first: u32,
     blocked_by: bool,
     left: usize,
-    /// The issues that were read.
+    /// The issues that were read, at most [`Most::issues`].
     numbers: HashSet<u64>,
+    /// How many bytes of texts were brought, at most [`Most::bytes`].
+    bytes: usize,
+    /// How many issues GitHub said there are, when it last did.
+    total: Option<u64>,
+    most: Most,
     /// How many pages in a row brought nothing new.
     idle: u32,
     done: bool,
@@ -205,6 +244,12 @@ impl GitHub {
             first: PAGE,
             blocked_by: true,
             numbers: HashSet::new(),
+            bytes: 0,
+            total: None,
+            most: Most {
+                issues: MOST_ISSUES,
+                bytes: MOST_BYTES,
+            },
             idle: 0,
             done: false,
         })
@@ -216,7 +261,8 @@ impl Listing {
     ///
     /// # Errors
     ///
-    /// The repository or milestone is not there, or a request failed. Calling again tries the same page once more.
+    /// The repository or milestone is not there, there are more than fifty thousand issues or 256 MiB of text, or a
+    /// request failed. Calling again tries the same page once more.
     pub async fn next(&mut self) -> Result<Option<Page>, ImportError> {
         if self.done || self.left == 0 {
             return Ok(None);
@@ -247,6 +293,13 @@ impl Listing {
             .collect();
         issues.truncate(self.left);
         self.left -= issues.len();
+        self.bytes += issues.iter().map(ImportedIssue::bytes).sum::<usize>();
+        if self.bytes > self.most.bytes {
+            return Err(self.too_many(format!(
+                "issues with more than {} MiB of text",
+                self.most.bytes >> 20
+            )));
+        }
         Ok(Some(Page {
             issues,
             unreadable: page.unreadable,
@@ -265,15 +318,28 @@ impl Listing {
         } else {
             0
         };
+        self.total = page.total.or(self.total);
+        if self.numbers.len() > self.most.issues {
+            return Err(self.too_many(format!("more than {} issues", self.most.issues)));
+        }
+        if page.next.is_none() {
+            return Ok(());
+        }
+        let Some(total) = self.total else {
+            return Err(self.unreadable("pages that do not say how many issues there are"));
+        };
         let in_a_circle = page.next == self.after || self.idle > IDLE_PAGES;
         // Issues are opened while they are listed.
-        let too_many = page
-            .total
-            .is_none_or(|total| self.numbers.len() as u64 > total.saturating_add(MORE_THAN_TOLD));
-        if page.next.is_some() && (in_a_circle || too_many) {
+        let too_many = self.numbers.len() as u64 > total.saturating_add(MORE_THAN_TOLD);
+        if in_a_circle || too_many {
             return Err(self.unreadable("pages without end"));
         }
         Ok(())
+    }
+
+    fn too_many(&self, what: String) -> ImportError {
+        let repo = self.repo.clone();
+        ImportError::TooMany { repo, what }
     }
 
     fn unreadable(&self, how: &str) -> ImportError {
@@ -314,83 +380,6 @@ impl Listing {
                 Err(miss) => return Err(self.failed(miss)),
             }
         }
-    }
-
-    /// Turns the filter into the words that GitHub takes, which may need a look-up.
-    async fn filter_words(&self) -> Result<Map<String, Value>, ImportError> {
-        let mut words = Map::new();
-        let states: &[&str] = match self.filter.states {
-            IssueStates::Open => &["OPEN"],
-            IssueStates::Closed => &["CLOSED"],
-            IssueStates::All => &["OPEN", "CLOSED"],
-        };
-        words.insert("states".to_owned(), json!(states));
-        if !self.filter.labels.is_empty() {
-            words.insert("labels".to_owned(), json!(self.filter.labels));
-        }
-        match self.filter.assignee.as_deref() {
-            None => {}
-            Some("@me") => {
-                words.insert("assignee".to_owned(), self.viewer().await?.into());
-            }
-            Some(login) => {
-                words.insert("assignee".to_owned(), login.into());
-            }
-        }
-        match self.filter.milestone.as_deref() {
-            None => {}
-            Some(number) if number == "*" || number.parse::<u32>().is_ok() => {
-                words.insert("milestoneNumber".to_owned(), number.into());
-            }
-            Some(title) => {
-                let number = self.milestone(title).await?;
-                words.insert("milestoneNumber".to_owned(), number.to_string().into());
-            }
-        }
-        Ok(words)
-    }
-
-    async fn viewer(&self) -> Result<String, ImportError> {
-        let reply = self
-            .host
-            .query(&Query::Viewer, 1)
-            .await
-            .map_err(|miss| self.failed(miss))?;
-        read::viewer(&reply).ok_or_else(|| {
-            self.failed(Miss::Stop(Why::Unreadable(
-                "a reply without the account".to_owned(),
-            )))
-        })
-    }
-
-    async fn milestone(&self, title: &str) -> Result<u64, ImportError> {
-        let query = Query::Milestones {
-            repo: self.repo.clone(),
-            text: title.to_owned(),
-        };
-        let reply = self
-            .host
-            .query(&query, 1)
-            .await
-            .map_err(|miss| self.failed(miss))?;
-        let known = read::milestones(&reply).ok_or_else(|| ImportError::NoRepository {
-            host: self.host.access_host().to_owned(),
-            repo: self.repo.clone(),
-        })?;
-        known
-            .iter()
-            .find(|(_, name)| name == title)
-            .or_else(|| {
-                known
-                    .iter()
-                    .find(|(_, name)| name.eq_ignore_ascii_case(title))
-            })
-            .map(|(number, _)| *number)
-            .ok_or_else(|| ImportError::NoMilestone {
-                repo: self.repo.clone(),
-                title: title.to_owned(),
-                titles: known.into_iter().map(|(_, name)| name).collect(),
-            })
     }
 
     fn failed(&self, miss: Miss) -> ImportError {

@@ -125,7 +125,8 @@ async fn read(
     request: &ImportRequest,
     progress: &mut dyn FnMut(ImportProgress),
 ) -> std::result::Result<(Vec<ImportedIssue>, usize), ConductorError> {
-    let refused = |error: cf_github::ImportError| ConductorError::Refused {
+    let refused = |error: cf_github::ImportError| {
+        ConductorError::Refused {
         what: error.to_string(),
         hint: match error {
             cf_github::ImportError::Host(_) => {
@@ -138,9 +139,14 @@ async fn read(
             cf_github::ImportError::Failed { .. } => {
                 Some("nothing was imported; try again later".to_owned())
             }
+            cf_github::ImportError::TooMany { .. } => Some(
+                "nothing was imported; choose some with --label, --milestone, --assignee or --limit"
+                    .to_owned(),
+            ),
             cf_github::ImportError::NoRepository { .. }
             | cf_github::ImportError::NoMilestone { .. } => None,
         },
+    }
     };
     let filter = IssueFilter {
         comments: FIRST_COMMENTS,

@@ -251,7 +251,7 @@ async fn page_or_error(server: &ScriptedGithub) -> Result<(u64, usize), ImportEr
 
 #[tokio::test]
 async fn pages_without_end_are_refused() {
-    let edits: [fn(&mut Value); 4] = [
+    let edits: [fn(&mut Value); 3] = [
         |reply| issues_of(reply)["pageInfo"] = json!({"hasNextPage": true, "endCursor": "100"}),
         |reply| {
             issues_of(reply)["pageInfo"] = json!({"hasNextPage": true, "endCursor": reply_id()});
@@ -266,11 +266,6 @@ async fn pages_without_end_are_refused() {
                 node["number"] = json!(next());
             }
         },
-        |reply| {
-            let list = issues_of(reply);
-            list["totalCount"] = Value::Null;
-            list["pageInfo"] = json!({"hasNextPage": true, "endCursor": reply_id()});
-        },
     ];
     for edit in edits {
         let server = issues(200);
@@ -279,6 +274,69 @@ async fn pages_without_end_are_refused() {
         assert!(error.to_string().contains("pages without end"), "{error}");
         assert!(server.received().len() <= 15, "{}", server.received().len());
     }
+}
+
+#[tokio::test]
+async fn a_total_that_is_told_once_will_do_and_one_that_is_never_told_is_missed() {
+    let untold: fn(&mut Value) = |reply| issues_of(reply)["totalCount"] = Value::Null;
+    let server = issues(250);
+    server.fault(
+        "/graphql",
+        Fault::Holding("\"after\":\"".to_owned(), Box::new(Fault::Edited(untold))),
+        usize::MAX,
+    );
+    assert_eq!(page_or_error(&server).await, Ok((250, 0)), "on later pages");
+    server.heal();
+    server.fault("/graphql", Fault::Edited(untold), usize::MAX);
+    let error = page_or_error(&server).await.expect_err("it is never told");
+    assert!(
+        error
+            .to_string()
+            .contains("do not say how many issues there are"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_listing_ends_whatever_is_said_to_be_there() {
+    // A page of a hundred issues of 40 KiB, new ones every time, and more said to be there than anybody has.
+    let text: fn(&mut Value) = |reply| {
+        let list = issues_of(reply);
+        list["totalCount"] = json!(u64::MAX);
+        list["pageInfo"] = json!({"hasNextPage": true, "endCursor": reply_id()});
+        for node in list["nodes"].as_array_mut().expect("a list") {
+            node["number"] = json!(next());
+            node["body"] = json!("x".repeat(60_000));
+        }
+    };
+    let server = issues(200);
+    server.fault("/graphql", Fault::Edited(text), usize::MAX);
+    let settings = Settings {
+        floor: Duration::from_millis(1),
+        ..quick()
+    };
+    let client = client_with(&server, settings);
+    let mut listing = client
+        .list_issues(
+            "github.com",
+            "o/r".parse().expect("a name"),
+            IssueFilter::default(),
+        )
+        .expect("the host is known");
+    let mut bytes = 0;
+    let error = loop {
+        let page = match listing.next().await {
+            Ok(page) => page.expect("it said that there are more"),
+            Err(error) => break error,
+        };
+        let bodies = page.issues.iter().map(|issue| issue.body.len());
+        bytes += bodies.sum::<usize>();
+    };
+    assert!(
+        error.to_string().contains("more than 256 MiB of text"),
+        "{error}"
+    );
+    assert!(bytes <= 256 << 20, "{bytes}");
 }
 
 #[tokio::test]
