@@ -196,8 +196,7 @@ fn refusal(error: MergeError, work: &Work, into: &str) -> CliError {
         ),
         MergeError::Refused(MergeRefused::InTheWay(files)) => CliError::refused(
             format!(
-                "merging {} into {into} would write over {}, which git does not follow; the checkout is as it was \
-                 before it",
+                "merging {} into {into} would write over {}, which is in no commit; the checkout is as it was before it",
                 work.part.branch,
                 some(&files)
             ),

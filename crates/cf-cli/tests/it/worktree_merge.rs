@@ -85,7 +85,7 @@ fn a_checkout_that_is_not_clean_is_refused_by_name_and_untouched() {
     ws.write("a", "mine\n");
     ws.cf(["work", "merge"])
         .code(1)
-        .says("would write over a, which git does not follow")
+        .says("would write over a, which is in no commit")
         .never_says("nothing to merge");
     assert_eq!(ws.read("a"), "mine\n");
     assert_eq!(ws.status("a"), "DONE");
@@ -132,9 +132,7 @@ fn a_file_that_git_ignores_is_not_written_over_and_not_removed() {
     ] {
         ws.cf(["work", "merge", task])
             .code(1)
-            .says(&format!(
-                "would write over {named}, which git does not follow"
-            ))
+            .says(&format!("would write over {named}, which is in no commit"))
             .says("the checkout is as it was");
         assert_eq!(ws.status(task), "DONE");
     }
@@ -154,6 +152,33 @@ fn a_file_that_git_ignores_is_not_written_over_and_not_removed() {
     std::fs::remove_dir_all(ws.root().join("built")).unwrap();
     ws.cf(["work", "merge"]).ok();
     assert_eq!(ws.read("local.env"), "agent\n");
+}
+
+#[test]
+fn a_change_that_git_was_told_not_to_look_at_is_not_undone() {
+    let ws = repository();
+    ws.write("settings", "theirs\n");
+    ws.write("other", "other\n");
+    ws.git_do(["add", "settings", "other"]);
+    ws.git_do(["commit", "-q", "-m", "settings"]);
+    ws.add("a", "echo agent > settings; echo agent > other");
+    ws.run(["a"]).ok();
+    for how in ["--assume-unchanged", "--skip-worktree"] {
+        ws.git_do(["update-index", how, "settings", "other"]);
+        ws.write("settings", "mine\n");
+        let before = everything(&ws);
+        ws.cf(["work", "merge"])
+            .code(1)
+            .says("would write over settings, which is in no commit");
+        assert_eq!(everything(&ws), before);
+        for back in ["--no-assume-unchanged", "--no-skip-worktree"] {
+            ws.git_do(["update-index", back, "settings", "other"]);
+        }
+    }
+    ws.git_do(["checkout", "-q", "settings"]);
+    ws.git_do(["update-index", "--assume-unchanged", "settings", "other"]);
+    ws.cf(["work", "merge"]).ok();
+    assert_eq!(ws.read("settings"), "agent\n");
 }
 
 #[test]

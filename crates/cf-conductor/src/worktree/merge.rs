@@ -31,7 +31,7 @@ pub enum MergeRefused {
     #[error("it conflicts in {}", .0.join(", "))]
     Conflict(Vec<String>),
     /// It would write over files of the user's that no commit has.
-    #[error("it would write over {}, which git does not follow", some(.0))]
+    #[error("it would write over {}, which is in no commit", some(.0))]
     InTheWay(Vec<String>),
     /// git refuses.
     #[error(transparent)]

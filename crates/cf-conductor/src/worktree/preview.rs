@@ -3,8 +3,8 @@
 //! git undoes a merge that conflicts, but what it removes and writes on the way, a file of the user's that git ignores
 //! for example, does not come back with that.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -24,15 +24,15 @@ impl Repository {
             .args(["merge-tree", "--write-tree", "--name-only", "--no-messages"])
             .args(["-z", "--end-of-options", before, commit])
             .run()?;
-        let mut parts = told
-            .split(|byte| *byte == 0)
-            .filter(|part| !part.is_empty());
+        let mut parts = names(&told);
         let result = match (status.code(), parts.next()) {
-            (Some(1), Some(_)) => {
+            (Some(1), Some(tree)) => {
                 let files: BTreeSet<&[u8]> = parts.collect();
-                return Err(MergeRefused::Conflict(
-                    files.into_iter().map(git::name).collect(),
-                ));
+                if !files.is_empty() {
+                    let files = files.into_iter().map(git::name).collect();
+                    return Err(MergeRefused::Conflict(files));
+                }
+                String::from_utf8_lossy(tree).into_owned()
             }
             (Some(0), Some(tree)) => String::from_utf8_lossy(tree).into_owned(),
             // A git before 2.38 cannot tell; what the other side has is then more than would come.
@@ -45,42 +45,97 @@ impl Repository {
         Err(MergeRefused::InTheWay(in_the_way))
     }
 
-    /// The files of the checkout that git does not follow, ignored ones too, and that stand where a tree has something
-    /// that a commit has not.
+    /// The files of the checkout that are in no commit and stand where a tree differs from one: those that git does not
+    /// follow, ignored ones too, and those that it was told not to look at.
     fn in_the_way(&self, before: &str, tree: &str) -> Result<Vec<String>, GitError> {
         let top = self
             .here("find the top of the checkout")
             .args(["rev-parse", "--show-toplevel"])
             .bytes()?;
         let top = git::path(top.strip_suffix(b"\n").unwrap_or(&top));
-        let added = self
-            .here("find out what a merge would bring")
-            .args(["diff-tree", "-r", "-z", "--name-only", "--no-renames"])
-            .args(["--diff-filter=A", "--end-of-options", before, tree])
-            .bytes()?;
+        let differs = |filter| {
+            self.here("find out what a merge would bring")
+                .args(["diff-tree", "-r", "-z", "--name-only", "--no-renames"])
+                .args([filter, "--end-of-options", before, tree])
+                .bytes()
+        };
         let mut there = BTreeSet::new();
-        for name in added
-            .split(|byte| *byte == 0)
-            .filter(|name| !name.is_empty())
-        {
+        for name in names(&differs("--diff-filter=A")?) {
             there.extend(standing(&top, Path::new(OsStr::from_bytes(name))));
         }
         let there: Vec<PathBuf> = there.into_iter().collect();
-        let mut found = BTreeSet::new();
-        for names in there.chunks(AT_ONCE) {
+        let changed = differs("--diff-filter=a")?;
+        let changed: Vec<&OsStr> = names(&changed).map(OsStr::from_bytes).collect();
+        let mut found = self.hidden_changes(before, &top, &changed)?;
+        for some in there.chunks(AT_ONCE) {
             let others = self
                 .git
                 .call("look for files that git does not follow", &top)
                 .args(["--literal-pathspecs", "ls-files", "--others", "-z", "--"])
-                .args(names)
+                .args(some)
                 .bytes()?;
-            let others = others
-                .split(|byte| *byte == 0)
-                .filter(|name| !name.is_empty());
-            found.extend(others.map(git::name));
+            found.extend(names(&others).map(git::name));
         }
         Ok(found.into_iter().collect())
     }
+
+    /// Those of these files that git was told not to look at (`git update-index --assume-unchanged`, and so on) and that
+    /// are not as a commit has them. git resets the first kind when it gives up a merge.
+    fn hidden_changes(
+        &self,
+        before: &str,
+        top: &Path,
+        files: &[&OsStr],
+    ) -> Result<BTreeSet<String>, GitError> {
+        let call = || {
+            self.git
+                .call("look for files that git does not look at", top)
+        };
+        let mut hidden: Vec<OsString> = Vec::new();
+        for some in files.chunks(AT_ONCE) {
+            let told = call()
+                .args(["--literal-pathspecs", "ls-files", "-v", "-z", "--"])
+                .args(some)
+                .bytes()?;
+            // A tag, a space, and the name.
+            let marked = names(&told).filter(|line| matches!(line[0], b'a'..=b'z' | b'S'));
+            hidden.extend(
+                marked.filter_map(|line| Some(OsStr::from_bytes(line.get(2..)?).to_owned())),
+            );
+        }
+        // Those outside a sparse checkout are not there.
+        hidden.retain(|name| top.join(name).symlink_metadata().is_ok());
+        let mut found = BTreeSet::new();
+        for some in hidden.chunks(AT_ONCE) {
+            let stored = call()
+                .args(["--literal-pathspecs", "ls-tree", "-z", "--full-tree"])
+                .args(["--end-of-options", before])
+                .args(some)
+                .bytes()?;
+            // Mode, kind and id, a tab, and the name.
+            let stored: HashMap<&[u8], &[u8]> = names(&stored)
+                .filter_map(|line| {
+                    let tab = line.iter().position(|byte| *byte == b'\t')?;
+                    let id = line[..tab].rsplit(|byte| *byte == b' ').next()?;
+                    Some((&line[tab + 1..], id))
+                })
+                .collect();
+            for name in some {
+                let now = call().args(["hash-object", "--"]).arg(name).word()?;
+                let was = stored.get(name.as_bytes()).copied();
+                if now.as_deref().map(str::as_bytes) != was {
+                    found.insert(git::name(name.as_bytes()));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The names that git prints with `-z`.
+fn names(told: &[u8]) -> impl Iterator<Item = &[u8]> {
+    told.split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
 }
 
 /// What stands in a checkout where this file would come to be: something of its name, or a file in the place of one of
