@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
-use cf_core::TaskRef;
+use cf_core::{BlockerStatus, TaskRef};
 use clap::{Args, Subcommand};
+
+use super::values::Offered;
 
 /// `cf blocker …`.
 #[derive(Debug, Subcommand)]
@@ -40,7 +42,12 @@ pub(crate) struct AskArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only questions with this status: open, answered, resolved
-    #[arg(long, value_name = "STATUS", value_parser = blocker_status)]
+    #[arg(
+        long,
+        value_name = "STATUS",
+        value_parser = Offered::new(blocker_status, BlockerStatus::ALL.iter().map(|word| word.as_str())),
+        hide_possible_values = true
+    )]
     pub(crate) status: Option<cf_core::BlockerStatus>,
     /// Only questions about this task
     #[arg(long, value_name = "TASK")]

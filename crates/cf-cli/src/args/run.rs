@@ -7,7 +7,7 @@ use cf_conductor::settings::WaitForBlockers;
 use cf_core::{Isolation, OnFailure, Strategy, TaskRef};
 use clap::Args;
 
-use super::values::value;
+use super::values::{Offered, value};
 use crate::config::{EngineName, Layer, Limit, Origin, Retries, Setting, Slots};
 
 /// Examples of `cf run`.
@@ -66,13 +66,23 @@ pub(crate) struct ResumeArgs {
 #[command(next_help_heading = "Settings of the run")]
 pub(crate) struct SettingFlags {
     /// One task at a time, or several: serial, parallel [default: serial; parallel with --max-parallel above 1]
-    #[arg(long, value_parser = value::<Strategy>, value_name = "STRATEGY")]
+    #[arg(
+        long,
+        value_parser = Offered::new(value::<Strategy>, Strategy::ALL.iter().map(|word| word.as_str())),
+        hide_possible_values = true,
+        value_name = "STRATEGY"
+    )]
     strategy: Option<Strategy>,
     /// How many agents run at once, 1 to 10000 [default: 4 when parallel]
     #[arg(long, value_parser = value::<Slots>, value_name = "N", allow_negative_numbers = true)]
     max_parallel: Option<Slots>,
     /// What a bad task does to the rest: continue, stop [default: continue]
-    #[arg(long, value_parser = value::<OnFailure>, value_name = "WHAT")]
+    #[arg(
+        long,
+        value_parser = Offered::new(value::<OnFailure>, OnFailure::ALL.iter().map(|word| word.as_str())),
+        hide_possible_values = true,
+        value_name = "WHAT"
+    )]
     on_failure: Option<OnFailure>,
     /// How often a failed task is tried again [default: 0]
     #[arg(long, value_parser = value::<Retries>, value_name = "N", allow_negative_numbers = true)]
@@ -93,7 +103,12 @@ pub(crate) struct SettingFlags {
     #[arg(long, value_parser = value::<EngineName>, value_name = "ENGINE")]
     engine: Option<EngineName>,
     /// Where agents work: none (all in the workspace), worktree (each in a git worktree) [default: none]
-    #[arg(long, value_parser = value::<Isolation>, value_name = "WHERE")]
+    #[arg(
+        long,
+        value_parser = Offered::new(value::<Isolation>, Isolation::ALL.iter().map(|word| word.as_str())),
+        hide_possible_values = true,
+        value_name = "WHERE"
+    )]
     isolation: Option<Isolation>,
     /// The longest time between two passes; 0 for none [default: 30s]
     #[arg(long, value_parser = value::<Duration>, value_name = "D", allow_negative_numbers = true)]

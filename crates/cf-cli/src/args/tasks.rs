@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cf_core::{TaskKey, TaskRef, TaskStatus};
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::values::{count, key, status, value, variable, whole_number};
+use super::values::{any_status, count, key, value, variable, whole_number};
 use crate::config::{EngineName, Limit};
 use crate::plan::{LAST_PRIORITY, PlanFormat};
 
@@ -118,7 +118,7 @@ pub(crate) struct AgentFlags {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tasks with this status; may be given several times
-    #[arg(long, value_parser = status, value_name = "S", value_delimiter = ',')]
+    #[arg(long, value_parser = any_status(), hide_possible_values = true, value_name = "S", value_delimiter = ',')]
     pub(crate) status: Vec<TaskStatus>,
     /// At most so many, those that were added first
     #[arg(long, value_name = "N", value_parser = count)]
@@ -150,7 +150,7 @@ pub(crate) struct SetStatusArgs {
     #[arg(value_name = "TASK", required = true, num_args = 1..)]
     pub(crate) tasks: Vec<TaskRef>,
     /// The status
-    #[arg(value_name = "STATUS", required = true, value_parser = status)]
+    #[arg(value_name = "STATUS", required = true, value_parser = any_status(), hide_possible_values = true)]
     pub(crate) status: TaskStatus,
 }
 

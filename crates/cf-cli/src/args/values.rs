@@ -1,9 +1,11 @@
 //! How single arguments are read. The rules are those of the settings; see [`crate::config`].
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::str::FromStr;
 
 use cf_core::TaskStatus;
+use clap::builder::{PossibleValue, TypedValueParser};
 
 use crate::config::Value;
 use crate::plan;
@@ -11,6 +13,48 @@ use crate::plan;
 /// Reads an argument by the rule of its setting.
 pub(super) fn value<T: Value>(text: &str) -> Result<T, String> {
     T::from_text(text)
+}
+
+/// Words that are read by a rule of their own, and that the completions of shells offer.
+#[derive(Clone, Debug)]
+pub(super) struct Offered<T> {
+    read: fn(&str) -> Result<T, String>,
+    words: Vec<&'static str>,
+}
+
+impl<T> Offered<T> {
+    /// Offers these words.
+    pub(super) fn new(
+        read: fn(&str) -> Result<T, String>,
+        words: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        Self {
+            read,
+            words: words.into_iter().collect(),
+        }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Offered<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        self.read.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.words.iter().map(PossibleValue::new)))
+    }
+}
+
+/// Reads a task status, and offers them all.
+pub(super) fn any_status() -> Offered<TaskStatus> {
+    Offered::new(status, TaskStatus::ALL.iter().map(|word| word.as_str()))
 }
 
 /// Reads a task status in any case; a hyphen is as good as an underscore.

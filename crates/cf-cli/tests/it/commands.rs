@@ -333,6 +333,13 @@ fn completions_are_written_for_the_usual_shells() {
         assert!(script.stdout().contains("cf"), "{shell}");
     }
     ws.cf(["completions", "tcl"]).code(2);
+    // What an option takes is offered, too.
+    ws.cf(["completions", "fish"])
+        .ok()
+        .says("-l isolation")
+        .says("none\\t''")
+        .says("worktree\\t''")
+        .says("IN_PROGRESS\\t''");
 }
 
 #[test]
