@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use cf_core::{Actor, Timestamp};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Mode, OFlags};
 
 use crate::wake::WakeFile;
@@ -575,12 +575,9 @@ impl Store {
                 .doing("set the durability")?;
             self.durability = durability;
         }
-        let inner = self
-            .conn
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .doing("begin a transaction")?;
+        let open = Open::begin(&self.conn, "BEGIN IMMEDIATE").doing("begin a transaction")?;
         let mut tx = Tx {
-            conn: &inner,
+            conn: open.conn,
             now: now(),
             actor: actor.clone(),
             appended: Vec::new(),
@@ -589,7 +586,7 @@ impl Store {
         #[cfg(test)]
         may_be_used()?;
         let appended = std::mem::take(&mut tx.appended);
-        inner.commit().doing("commit")?;
+        open.end("COMMIT").doing("commit")?;
         crate::fault::committed(&appended);
         if let Some(wake) = &self.wake {
             wake.poke();
@@ -604,12 +601,38 @@ impl Store {
     ///
     /// What `work` or SQLite says.
     pub fn read<T>(&self, work: impl FnOnce(&Reader<'_>) -> Result<T>) -> Result<T> {
-        let tx = self.conn.unchecked_transaction().doing("begin reading")?;
+        let open = Open::begin(&self.conn, "BEGIN").doing("begin reading")?;
         #[cfg(test)]
         may_be_used()?;
-        let value = work(&Reader { conn: &tx })?;
-        tx.finish().doing("end reading")?;
+        let value = work(&Reader { conn: open.conn })?;
+        open.end("ROLLBACK").doing("end reading")?;
         Ok(value)
+    }
+}
+
+/// A transaction that is open, and rolled back unless it is ended. Its words are prepared once like every statement,
+/// which rusqlite's own does not do.
+struct Open<'c> {
+    conn: &'c Connection,
+}
+
+impl<'c> Open<'c> {
+    fn begin(conn: &'c Connection, how: &str) -> rusqlite::Result<Self> {
+        conn.prepare_cached(how)?.execute([])?;
+        Ok(Self { conn })
+    }
+
+    fn end(self, how: &str) -> rusqlite::Result<()> {
+        self.conn.prepare_cached(how)?.execute([]).map(drop)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if !self.conn.is_autocommit() {
+            // What cannot be rolled back is when the connection is closed.
+            let _ = self.conn.execute_batch("ROLLBACK");
+        }
     }
 }
 

@@ -349,7 +349,7 @@ fn a_database_from_before_worktrees_is_migrated_after_a_copy() {
     );
     assert_eq!(ws.status("a"), "READY");
     assert!(ws.exists(".cf/state.db.v2"));
-    assert_eq!(ws.sql("PRAGMA user_version"), "6");
+    assert_eq!(ws.sql("PRAGMA user_version"), "7");
     ws.run(["a"]).ok();
     assert_eq!(tree(&ws, "a")["branch"], "cf/a");
 }

@@ -1,5 +1,7 @@
 //! The start of one process of an attempt: its files, its environment, its job. All of it after the commit that names
-//! the attempt, and before the gate.
+//! the attempt, and before the gate; of its folder and its files only what stands in them, when those were made ahead.
+
+mod files;
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -25,6 +27,9 @@ use crate::store::task::Task;
 use crate::store::{Reader, Store, StoreError};
 use crate::supervise::{Job, LogLimits, Stage};
 use crate::workspace::inside;
+use files::{CONTEXT, PROMPT};
+
+pub(super) use files::Files;
 
 /// How many lines of a failed attempt's output go into the next prompt, and how many bytes at most.
 const FAILURE_LINES: usize = 40;
@@ -139,7 +144,8 @@ impl Folder {
     }
 }
 
-/// Writes the files of a process and builds its job. It starts in `directory`.
+/// Writes the files of a process and builds its job. It starts in `directory`; what of its files was made ahead is in
+/// `made`.
 pub(super) fn job(
     setup: &Setup,
     store: &Store,
@@ -147,20 +153,21 @@ pub(super) fn job(
     batch: BatchId,
     launch: &Launch,
     directory: &Path,
+    made: Option<Files>,
 ) -> Result<Job, LaunchError> {
     let task = &launch.task;
     let engine = engine(setup, settings, task)?;
     let folder = Folder::of(setup, launch.attempt);
     let root = setup.workspace.root();
-    let prompt_file = folder.file("prompt.md");
-    let context_file = folder.file("context.md");
+    let prompt_file = folder.file(PROMPT);
+    let context_file = folder.file(CONTEXT);
     // A session is kept in the home in which it began.
     let begun_by = launch.session.as_ref().map(|session| session.begun_by);
     let home = Folder::of(setup, begun_by.unwrap_or(launch.attempt)).file("home");
     let invocation = if let Some(command) = &launch.command {
         script_invocation(command, &folder.file("verify"))?
     } else {
-        make_folder(&folder.0)?;
+        let mut files = files(made, &folder.0)?;
         if engine.home == Home::Attempt {
             make_folder(&home)?;
         }
@@ -179,8 +186,13 @@ pub(super) fn job(
         let prompt = prompt.render(std::iter::repeat_with(|| {
             uuid::Uuid::new_v4().simple().to_string()
         }))?;
-        write_private(&prompt_file, prompt.as_bytes())?;
-        write_private(&context_file, b"")?;
+        files
+            .write_prompt(&prompt)
+            .map_err(|source| LaunchError::File {
+                what: "write",
+                path: prompt_file.clone(),
+                source,
+            })?;
         engine.invocation(&Start {
             script: task.run.as_deref(),
             model: task.model.as_deref(),
@@ -427,6 +439,21 @@ fn failure(setup: &Setup, attempt: &Attempt, rule: SuccessRule) -> Option<Failur
         } else {
             Vec::new()
         },
+    })
+}
+
+/// The files of an attempt: those that were made ahead if nobody has touched them, else new ones.
+fn files(made: Option<Files>, folder: &Path) -> Result<Files, LaunchError> {
+    match made {
+        Some(files) if files.are_as_made() => return Ok(files),
+        // Another name of theirs, or what stands in their place now, must not be written into.
+        Some(files) => files.remove(),
+        None => {}
+    }
+    Files::make(folder.to_owned()).map_err(|source| LaunchError::File {
+        what: "make the files of the attempt in",
+        path: folder.to_owned(),
+        source,
     })
 }
 

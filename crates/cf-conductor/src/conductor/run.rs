@@ -1,5 +1,6 @@
 //! The loop itself: it waits, looks, decides with [`Core::turn`], stores, and then lets the effects happen.
 
+mod ahead;
 mod arrival;
 mod follow;
 mod looks;
@@ -20,6 +21,7 @@ use super::plan::Plan;
 use super::settle::Judged;
 use super::take_up::Again;
 use super::turn::{AtGate, Core, News};
+use ahead::Ahead;
 use looks::{Arrival, Follower, next_arrival};
 use trees::{Done, Trees, next_done};
 
@@ -224,6 +226,8 @@ struct Conductor<'a> {
     arrivals: Vec<Arrival>,
     /// What git does beside the loop.
     trees: Trees,
+    /// What was made for attempts that are still to come.
+    ahead: Ahead,
     /// Attempts of dead supervisors whose remains are being stopped: a note tells when they are gone.
     sweeping: BTreeSet<AttemptId>,
     _lock: BatchLock,
@@ -309,6 +313,7 @@ impl<'a> Conductor<'a> {
             follower: None,
             arrivals: Vec::new(),
             trees: Trees::default(),
+            ahead: Ahead::new(),
             sweeping: BTreeSet::new(),
             _lock: lock,
         })
@@ -381,6 +386,7 @@ impl<'a> Conductor<'a> {
             Ok(()) => self.turns().await,
             Err(error) => Err(error),
         };
+        self.remove_ahead();
         match turned {
             Ok(end) => {
                 // Everything that they reported has been stored.
@@ -457,6 +463,7 @@ impl<'a> Conductor<'a> {
             {
                 return Ok(end);
             }
+            self.make_ahead();
             let wait = self.longest_wait();
             woken = self.wait(wait).await;
         }
@@ -523,6 +530,7 @@ impl<'a> Conductor<'a> {
             return Ok(Vec::new());
         };
         let kept = (self.core.at_gate.clone(), self.core.unverified.clone());
+        let fresh = self.core.fresh.clone();
         let (pending, news, stop_to_store) = (&self.pending, &self.news, self.stop_to_store);
         let done = self.core.write(&mut self.store, durability, |core, tx| {
             if stop_to_store {
@@ -544,6 +552,7 @@ impl<'a> Conductor<'a> {
             }
             Err(error) => {
                 self.core.forget_turn(kept);
+                self.forget_ahead(fresh);
                 Err(error.into())
             }
         }
@@ -712,6 +721,7 @@ impl<'a> Conductor<'a> {
             self.core.batch,
             launch,
             &directory,
+            self.ahead.remove(&launch.attempt),
         );
         let failed = |error: &dyn std::error::Error| Fate::SpawnFailed {
             error: crate::chain(error),

@@ -204,7 +204,7 @@ impl Core {
         result: &AttemptResult,
     ) -> Result<()> {
         let asked = !tx.reader().blockers_of_attempt(running.attempt)?.is_empty();
-        let reported = tx.reader().attempt(running.attempt)?.report;
+        let reported = tx.reader().report_of(running.attempt)?;
         let to = match result.end {
             AttemptEnd::Killed | AttemptEnd::NeverStarted | AttemptEnd::Unclean => {
                 TaskStatus::Ready
@@ -310,7 +310,7 @@ impl Core {
                 asked.iter().any(|b| b.status == BlockerStatus::Open),
             );
         }
-        let reported = tx.reader().attempt(running.attempt)?.report;
+        let reported = tx.reader().report_of(running.attempt)?;
         let success = result.success && reported != Some(TaskStatus::Failed);
         if success && running.stage == Stage::Agent && running.verify.is_some() {
             // It did not come to the verification, so it is no success yet; nor is it a failure.

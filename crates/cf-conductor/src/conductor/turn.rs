@@ -145,6 +145,8 @@ pub(super) struct Core {
     pub by_attempt: HashMap<AttemptId, TaskId>,
     /// Supervisors that wait at their gates.
     pub at_gate: Vec<AtGate>,
+    /// Ids for the next attempts, of which something has been made already.
+    pub fresh: Vec<AttemptId>,
     /// The newest event that was looked at.
     pub seen_seq: u64,
     /// Whether what is believed was read from the store since the last turn.
@@ -217,6 +219,7 @@ impl Core {
             running: HashMap::new(),
             by_attempt: HashMap::new(),
             at_gate: Vec::new(),
+            fresh: Vec::new(),
             seen_seq: 0,
             nobody_else: false,
             recalled: false,
@@ -710,8 +713,9 @@ impl Core {
             } else {
                 None
             };
+            let id = self.fresh.pop();
             let new = NewAttempt {
-                id: AttemptId(crate::ambient::fresh_id()),
+                id: id.unwrap_or_else(|| AttemptId(crate::ambient::fresh_id())),
                 task,
                 batch: self.batch,
                 engine,
@@ -719,7 +723,7 @@ impl Core {
                 resumes: session.as_ref().map(|session| session.id.clone()),
                 supervisor: identity.clone(),
             };
-            match tx.claim(&new, row.version)? {
+            match tx.claim(&new, &row)? {
                 Claim::Got {
                     generation,
                     version,
@@ -761,6 +765,7 @@ impl Core {
                 }
                 Claim::Lost => {
                     self.at_gate.push(AtGate { identity, jobs });
+                    self.fresh.extend(id);
                     self.lost_claim(tx, task)?;
                 }
             }

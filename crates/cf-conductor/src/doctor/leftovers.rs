@@ -47,11 +47,13 @@ pub(super) enum Kind {
     Worktree(String),
     /// The home that an attempt had of its own.
     Home(AttemptId),
+    /// The folder of an attempt that never came.
+    Attempt,
 }
 
 /// Looks for what nobody needs: files of supervisors that are dead and that no open attempt names, locks of batches
-/// that have ended and nobody holds, links that were being made, copies for an import, and homes that agents had whose
-/// tasks are done.
+/// that have ended and nobody holds, links that were being made, copies for an import, homes that agents had whose
+/// tasks are done, and folders that were made for attempts that never came.
 pub(super) fn look(
     workspace: &Workspace,
     reader: &Reader<'_>,
@@ -107,6 +109,18 @@ pub(super) fn look(
         if is_over(reader, attempt)? {
             let what = "home that an agent had, whose task is done";
             add(path, what, Kind::Home(attempt));
+        }
+    }
+    // A conductor that lives may have made one for its next attempt.
+    if workspace.live_batches().is_ok_and(|live| live.is_empty()) {
+        for (path, name) in old_entries(workspace.attempts()) {
+            if let Ok(id) = name.parse::<AttemptId>()
+                && !reader.has_attempt(id)?
+                && is_of_nobody(&path)
+            {
+                let what = "folder of an attempt that never came";
+                add(path, what, Kind::Attempt);
+            }
         }
     }
     found.leftovers.sort_by(|a, b| a.path.cmp(&b.path));
@@ -198,6 +212,7 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
         Kind::Home(attempt) => return remove_home(workspace, path, *attempt),
         Kind::Link => fs::remove_file(path).map(|()| true),
         Kind::Copy => remove_copy(path),
+        Kind::Attempt => remove_attempt(path),
     };
     match gone {
         Ok(true) => Ok(()),
@@ -235,6 +250,27 @@ fn remove_copy(path: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     fs::remove_dir_all(path).map(|()| true)
+}
+
+/// Whether nothing but empty files lies in the folder.
+fn is_of_nobody(path: &Path) -> bool {
+    let is_empty = |entry: io::Result<fs::DirEntry>| {
+        entry
+            .and_then(|entry| entry.metadata())
+            .is_ok_and(|meta| meta.is_file() && meta.len() == 0)
+    };
+    fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_empty))
+}
+
+/// Removes the folder of an attempt that never came, unless something was put there. Returns whether it is gone.
+fn remove_attempt(path: &Path) -> io::Result<bool> {
+    if !is_of_nobody(path) {
+        return Ok(false);
+    }
+    for entry in fs::read_dir(path)? {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(path).map(|()| true)
 }
 
 #[cfg(test)]

@@ -86,9 +86,11 @@ pub struct CfVariables<'a> {
 
 /// Whether a variable holds a tracker's token: by its name, or by how its value begins.
 fn is_tracker_token(name: &OsStr, value: &OsStr) -> bool {
-    let by_name = name
-        .to_str()
-        .is_some_and(|name| TOKEN_NAMES.contains(&name.to_ascii_uppercase().as_str()));
+    let by_name = name.to_str().is_some_and(|name| {
+        TOKEN_NAMES
+            .iter()
+            .any(|token| name.eq_ignore_ascii_case(token))
+    });
     let value = value.as_encoded_bytes().trim_ascii_start();
     by_name
         || TOKEN_PREFIXES

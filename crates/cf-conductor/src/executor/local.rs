@@ -247,7 +247,7 @@ impl Executor for LocalExecutor {
             )));
         }
         slot.wake_if_stopped();
-        slot.send(supervisor, &Frame::Job(Box::new(job.clone())))?;
+        slot.send(supervisor, Frame::of_job(job))?;
         slot.overdue_at = None;
         slot.state = State::Busy {
             attempt: job.attempt,
@@ -291,7 +291,7 @@ impl Executor for LocalExecutor {
                 stage,
                 grace_ms,
             };
-            match slot.send(supervisor, &stop) {
+            match slot.send(supervisor, stop.to_bytes()) {
                 // Its death is on the way, and with it a note.
                 Ok(()) | Err(ExecutorError::Gone(_)) => {}
                 Err(error) => return Err(error),

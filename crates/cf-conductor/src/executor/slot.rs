@@ -20,8 +20,8 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::ExecutorError;
-use crate::process::{Identity, has_ended, is_same, signal, stat, wake};
-use crate::supervise::{Frame, RECORD_BYTES, Record, Stage, supervisor_args};
+use crate::process::{Identity, has_ended, is_same, is_stopped_child, signal, stat, wake};
+use crate::supervise::{RECORD_BYTES, Record, Stage, supervisor_args};
 
 /// How long a supervisor may take to read a job that is too long for its gate. One that runs takes milliseconds.
 const READ: Duration = Duration::from_secs(2);
@@ -173,10 +173,11 @@ impl Slot {
         }
     }
 
-    /// Lets it go on if it is a child that has been stopped (SIGSTOP) for a while; else this is one look at `/proc`.
+    /// Lets it go on if it is a child that has been stopped (SIGSTOP) for a while; else this is one question to the
+    /// kernel.
     pub(super) fn wake_if_stopped(&self) {
         if let Some(pid) = self.own_pid()
-            && stat(pid).is_ok_and(|now| now.state == b'T')
+            && is_stopped_child(pid)
         {
             wake(pid);
         }
@@ -215,8 +216,12 @@ impl Slot {
     }
 
     /// Sends a frame through its gate.
-    pub(super) fn send(&mut self, id: SupervisorId, frame: &Frame) -> Result<(), ExecutorError> {
-        let bytes = frame.to_bytes().map_err(ExecutorError::Job)?;
+    pub(super) fn send(
+        &mut self,
+        id: SupervisorId,
+        frame: io::Result<Vec<u8>>,
+    ) -> Result<(), ExecutorError> {
+        let bytes = frame.map_err(ExecutorError::Job)?;
         let Who::Own {
             gate: Some(gate), ..
         } = &mut self.who

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, WaitOptions, getpid, getrlimit, set_child_subreaper,
-    set_dumpable_behavior, setrlimit, waitpid,
+    DumpableBehavior, Pid, Resource, Rlimit, WaitId, WaitIdOptions, WaitOptions, getpid, getrlimit,
+    set_child_subreaper, set_dumpable_behavior, setrlimit, waitid, waitpid,
 };
 
 use super::{Stat, children, own_pid, stat};
@@ -108,6 +108,13 @@ fn raised(usual: Rlimit, wanted: u64) -> Option<Rlimit> {
         current: Some(most),
         ..usual
     })
+}
+
+/// Whether a child of this process has been stopped (SIGSTOP) and not been let go on.
+pub(crate) fn is_stopped_child(pid: i32) -> bool {
+    // It is only asked about, so that the next call says the same, and its end stays to be waited for.
+    let how = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Pid::from_raw(pid).is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), how), Ok(Some(_))))
 }
 
 /// Whether somebody holds the lock on a supervisor's file, which is what being alive means: it is released by death

@@ -207,6 +207,30 @@ impl Reader<'_> {
             })
     }
 
+    /// Whether there is such an attempt.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn has_attempt(&self, id: AttemptId) -> Result<bool> {
+        self.conn
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM attempt WHERE id = ?1)")
+            .and_then(|mut s| s.query_row([id.to_string()], |row| row.get(0)))
+            .doing("read an attempt")
+    }
+
+    /// The status that an attempt reported for its own task, if it did.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or there is no such attempt.
+    pub(crate) fn report_of(&self, id: AttemptId) -> Result<Option<TaskStatus>> {
+        self.conn
+            .prepare_cached("SELECT report FROM attempt WHERE id = ?1")
+            .and_then(|mut s| s.query_row([id.to_string()], |row| parsed_opt(row, 0)))
+            .doing("read an attempt")
+    }
+
     /// All attempts of a task, oldest first.
     ///
     /// # Errors
@@ -419,12 +443,17 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores a new attempt as its task's current one, with the identity of the supervisor that waits at its gate.
-    pub(crate) fn insert_attempt(&mut self, new: &NewAttempt, generation: u32) -> Result<()> {
+    /// Makes a new attempt its task's current one, where the claim on the task is older.
+    pub(super) fn number_attempt(&mut self, new: &NewAttempt, generation: u32) -> Result<()> {
         self.conn
             .prepare_cached("UPDATE task SET attempt = ?2, generation = ?3 WHERE id = ?1")
             .and_then(|mut s| s.execute((new.task.to_string(), new.id.to_string(), generation)))
-            .doing("number an attempt")?;
+            .doing("number an attempt")
+            .map(drop)
+    }
+
+    /// Stores a new attempt, with the identity of the supervisor that waits at its gate.
+    pub(super) fn insert_attempt(&mut self, new: &NewAttempt, generation: u32) -> Result<()> {
         self.conn
             .prepare_cached(
                 "INSERT INTO attempt (id, task, batch, generation, engine, stage, supervisor, supervisor_pid, \
@@ -529,10 +558,10 @@ impl Tx<'_> {
             })
             .doing("store the end of an attempt")?;
         if changed > 0 {
-            let row = self.reader().attempt(id)?;
+            let (task, batch) = self.whose(id)?;
             let mut event = Event::new(EventType::AttemptEnded)
-                .task(row.task)
-                .batch(row.batch)
+                .task(task)
+                .batch(batch)
                 .attempt(id)
                 .with("end", result.end.as_str())
                 .with("success", result.success)
@@ -554,6 +583,17 @@ impl Tx<'_> {
             self.append(with_words(event, result))?;
         }
         Ok(changed > 0)
+    }
+
+    fn whose(&self, id: AttemptId) -> Result<(TaskId, BatchId)> {
+        self.conn
+            .prepare_cached("SELECT task, batch FROM attempt WHERE id = ?1")
+            .and_then(|mut s| {
+                s.query_row([id.to_string()], |row| {
+                    Ok((parsed(row, 0)?, parsed(row, 1)?))
+                })
+            })
+            .doing("read an attempt")
     }
 
     /// Closes an attempt whose survivors are gone.

@@ -149,9 +149,10 @@ pub enum Claim {
     Lost,
 }
 
-/// The events of a batch that name an action. The condition is that of the index `event_action`, word for word: the
-/// others are not read.
+/// The events of a batch that name an action. The first condition about that is the one of the index `event_action`,
+/// word for word: the others are not read.
 const RECONCILIATION_EVENTS: &str = "SELECT * FROM event WHERE batch = ?1 AND seq > ?2 AND \
+                                     instr(data, '\"action\":') > 0 AND \
                                      json_extract(data, '$.action') IS NOT NULL ORDER BY seq";
 
 impl Reader<'_> {
@@ -479,29 +480,32 @@ impl Tx<'_> {
             .map(drop)
     }
 
-    /// Claims a task for an attempt: READY (or, between two attempts, IN_PROGRESS and claimed by this batch), at the
-    /// version that the batch believes, without an attempt that may be alive.
-    pub(crate) fn claim(&mut self, new: &NewAttempt, version: u64) -> Result<Claim> {
-        let task = self.reader().task(new.task)?;
+    /// Claims a task, as it was read in this transaction, for an attempt: READY (or, between two attempts, IN_PROGRESS
+    /// and claimed by this batch), without an attempt that may be alive.
+    pub(crate) fn claim(&mut self, new: &NewAttempt, task: &Task) -> Result<Claim> {
         let is_unfenced = crate::fault::is_broken("claim.unfenced");
-        let is_as_read = task.version == version && !self.reader().has_open_attempt(new.task)?;
-        if task.deleted || !(is_as_read || is_unfenced) {
+        let may_live = self.reader().has_open_attempt(new.task)?;
+        if task.deleted || (may_live && !is_unfenced) {
             return Ok(Claim::Lost);
         }
+        let generation = task.generation + 1;
         let version = match task.status {
             TaskStatus::Ready => {
                 let by = self.actor.clone();
-                match self.write_status(&task, TaskStatus::InProgress, &by, None)? {
+                let current = Some((new.id, generation));
+                match self.write_status_of(task, TaskStatus::InProgress, &by, None, current)? {
                     StatusWrite::Changed { version, .. } => version,
                     StatusWrite::Same | StatusWrite::Lost | StatusWrite::Reported => {
                         return Ok(Claim::Lost);
                     }
                 }
             }
-            TaskStatus::InProgress if task.claim == Some(new.batch) || is_unfenced => version,
+            TaskStatus::InProgress if task.claim == Some(new.batch) || is_unfenced => {
+                self.number_attempt(new, generation)?;
+                task.version
+            }
             _ => return Ok(Claim::Lost),
         };
-        let generation = task.generation + 1;
         self.insert_attempt(new, generation)?;
         Ok(Claim::Got {
             generation,

@@ -13,7 +13,7 @@ mod embedded {
 }
 
 /// The newest schema. Each migration sets `user_version` to its own number.
-const KNOWN: i64 = 6;
+const KNOWN: i64 = 7;
 
 /// `cf.f` in ASCII: says that a SQLite file is ours.
 const APPLICATION_ID: i64 = 1_667_637_094;
@@ -168,6 +168,7 @@ pub(super) fn run(conn: &mut Connection, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cf_core::{Outcome, Phase, TaskStatus};
 
     #[test]
     fn a_copy_that_was_cut_short_or_made_before_is_made_again() {
@@ -185,5 +186,70 @@ mod tests {
             .unwrap();
         assert_eq!(n, 7);
         assert!(!folder.path().join("state.db.v1.new").exists());
+    }
+
+    fn newest() -> Connection {
+        let mut conn = Connection::open_in_memory().unwrap();
+        run(&mut conn, Path::new(":memory:")).unwrap();
+        conn.pragma_update(None, "foreign_keys", false).unwrap();
+        conn
+    }
+
+    #[test]
+    fn the_database_takes_the_words_of_the_program_and_no_others() {
+        let conn = newest();
+        let takes = |sql: &str, word: &str| {
+            let id = uuid::Uuid::new_v4().to_string();
+            conn.execute(sql, [id.as_str(), word]).is_ok()
+        };
+        let task = "INSERT INTO task (id, title, description, env, priority, status, version, status_by, status_seq, \
+                    generation, created_at_ms, updated_at_ms) VALUES (?1, '', '', '{}', 0, ?2, 1, '', 0, 0, 0, 0)";
+        let phase = "INSERT INTO batch_task (batch, position, task, phase, outcome) \
+                     VALUES ('b', 0, ?1, ?2, CASE ?2 WHEN 'finished' THEN 'FAILED' END)";
+        let outcome = "INSERT INTO batch_task (batch, position, task, phase, outcome) \
+                       VALUES ('b', 0, ?1, 'finished', ?2)";
+        let ending = "INSERT INTO attempt (id, task, batch, generation, engine, stage, supervisor, supervisor_pid, \
+                      start_ticks, boot_id, pid_ns, open, ending, started_at_ms) \
+                      VALUES (?1, ?1, 'b', 1, '', 'agent', '', 0, 0, '', 0, 0, ?2, 0)";
+        let ends = ["exited", "killed", "unclean", "lost", "never_started"];
+        let words: [(&str, Vec<&str>); 4] = [
+            (
+                task,
+                TaskStatus::ALL.iter().map(|word| word.as_str()).collect(),
+            ),
+            (phase, Phase::ALL.iter().map(|word| word.as_str()).collect()),
+            (
+                outcome,
+                Outcome::ALL.iter().map(|word| word.as_str()).collect(),
+            ),
+            (ending, ends.to_vec()),
+        ];
+        for (sql, known) in words {
+            for word in known {
+                assert!(takes(sql, word), "{word}");
+                assert!(!takes(sql, &format!("{word}x")), "{word}x");
+            }
+            assert!(!takes(sql, ""));
+        }
+    }
+
+    /// SQLite builds a table for a list of words at each write that checks one against it.
+    #[test]
+    fn a_write_of_a_task_s_course_builds_no_table() {
+        let conn = newest();
+        for sql in [
+            "UPDATE task SET status = 'DONE' WHERE id = 'a'",
+            "UPDATE batch_task SET phase = 'finished', outcome = 'FAILED' WHERE batch = 'b' AND task = 'a'",
+            "UPDATE attempt SET ending = 'lost' WHERE id = 'a'",
+        ] {
+            let mut statement = conn.prepare(&format!("EXPLAIN {sql}")).unwrap();
+            let codes = statement
+                .query_map([], |row| row.get("opcode"))
+                .unwrap()
+                .collect::<rusqlite::Result<Vec<String>>>()
+                .unwrap();
+            assert!(codes.iter().any(|code| code == "Halt"), "{codes:?}");
+            assert!(!codes.iter().any(|code| code == "OpenEphemeral"), "{sql}");
+        }
     }
 }

@@ -688,6 +688,18 @@ impl Tx<'_> {
         by: &Actor,
         via: Option<AttemptId>,
     ) -> Result<StatusWrite> {
+        self.write_status_of(task, to, by, via, None)
+    }
+
+    /// The same; `current` is the attempt that becomes the task's newest one with it, and its number.
+    pub(super) fn write_status_of(
+        &mut self,
+        task: &Task,
+        to: TaskStatus,
+        by: &Actor,
+        via: Option<AttemptId>,
+        current: Option<(AttemptId, u32)>,
+    ) -> Result<StatusWrite> {
         let transition = task
             .status
             .after(to, by)
@@ -718,7 +730,8 @@ impl Tx<'_> {
             .conn
             .prepare_cached(
                 "UPDATE task SET status = ?3, version = ?4, status_by = ?5, status_via = ?6, status_seq = ?7, claim = ?8, \
-                 updated_at_ms = ?9 WHERE id = ?1 AND version = ?2 AND deleted_at_ms IS NULL",
+                 updated_at_ms = ?9, attempt = coalesce(?10, attempt), generation = coalesce(?11, generation) \
+                 WHERE id = ?1 AND version = ?2 AND deleted_at_ms IS NULL",
             )
             .and_then(|mut s| {
                 s.execute((
@@ -731,6 +744,8 @@ impl Tx<'_> {
                     seq,
                     claim.map(|id| id.to_string()),
                     self.now.as_millisecond(),
+                    current.map(|(id, _)| id.to_string()),
+                    current.map(|(_, generation)| generation),
                 ))
             })
             .doing("write a status")?;

@@ -1,13 +1,15 @@
 //! What goes through the gate: whole jobs, and requests to stop.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cf_core::AttemptId;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest frame that is accepted, in bytes. A kernel takes 2 MiB of arguments and environment by default.
 const LONGEST: usize = 16 * 1024 * 1024;
@@ -105,18 +107,22 @@ impl Frame {
     ///
     /// It is longer than 16 MiB.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; 4];
-        serde_json::to_writer(&mut bytes, self)?;
-        let length = bytes.len() - 4;
-        if length > LONGEST {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the job is longer than 16 MiB",
-            ));
+        framed(self)
+    }
+
+    /// The frame of a job, as [`Frame::to_bytes`] has it.
+    ///
+    /// # Errors
+    ///
+    /// It is longer than 16 MiB.
+    pub fn of_job(job: &Job) -> io::Result<Vec<u8>> {
+        /// [`Frame::Job`], of a job that stays where it is.
+        #[derive(Serialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Borrowed<'j> {
+            Job(&'j Job),
         }
-        let length = u32::try_from(length).expect("16 MiB fit into 32 bits");
-        bytes[..4].copy_from_slice(&length.to_le_bytes());
-        Ok(bytes)
+        framed(&Borrowed::Job(job))
     }
 
     /// Takes the first whole frame out of `bytes`; `None` while it is not whole.
@@ -141,33 +147,66 @@ impl Frame {
     }
 }
 
-/// A path, an argument or a value of the environment: any bytes, written as text where they are text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "TextOrBytes", into = "TextOrBytes")]
-pub struct OsText(pub OsString);
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum TextOrBytes {
-    Text(String),
-    Bytes(Vec<u8>),
+fn framed(frame: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4];
+    serde_json::to_writer(&mut bytes, frame)?;
+    let length = bytes.len() - 4;
+    if length > LONGEST {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the job is longer than 16 MiB",
+        ));
+    }
+    let length = u32::try_from(length).expect("16 MiB fit into 32 bits");
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(bytes)
 }
 
-impl From<TextOrBytes> for OsText {
-    fn from(wire: TextOrBytes) -> Self {
-        Self(match wire {
-            TextOrBytes::Text(text) => text.into(),
-            TextOrBytes::Bytes(bytes) => OsString::from_vec(bytes),
-        })
+/// A path, an argument or a value of the environment: any bytes, written as text where they are text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OsText(pub OsString);
+
+// Written out rather than derived from an enum of both forms, which would be copied into and out of: a job has a
+// hundred of these, and an agent waits for it.
+impl Serialize for OsText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.to_str() {
+            Some(text) => serializer.serialize_str(text),
+            None => serializer.collect_seq(self.0.as_bytes()),
+        }
     }
 }
 
-impl From<OsText> for TextOrBytes {
-    fn from(text: OsText) -> Self {
-        match text.0.into_string() {
-            Ok(text) => Self::Text(text),
-            Err(other) => Self::Bytes(other.into_vec()),
+impl<'de> Deserialize<'de> for OsText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextOrBytes)
+    }
+}
+
+/// Reads a text, or the numbers of its bytes.
+struct TextOrBytes;
+
+impl<'de> Visitor<'de> for TextOrBytes {
+    type Value = OsText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text or a list of bytes")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<OsText, E> {
+        Ok(OsText(text.into()))
+    }
+
+    fn visit_string<E: de::Error>(self, text: String) -> Result<OsText, E> {
+        Ok(OsText(text.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OsText, A::Error> {
+        let mut bytes = Vec::new();
+        while let Some(byte) = list.next_element()? {
+            bytes.push(byte);
         }
+        Ok(OsText(OsString::from_vec(bytes)))
     }
 }
 
@@ -226,10 +265,42 @@ mod tests {
     }
 
     #[test]
+    fn a_job_is_framed_as_it_stands() {
+        let job = Job {
+            attempt: AttemptId(uuid::Uuid::nil()),
+            stage: Stage::Agent,
+            argv: vec!["/bin/true".into()],
+            env: vec![("A".into(), OsString::from_vec(vec![0xff]).into())],
+            cwd: "/".into(),
+            stdin: None,
+            log: LogLimits {
+                path: "/log".into(),
+                head_bytes: 1,
+                tail_bytes: 2,
+            },
+            timeout_ms: Some(3),
+            stall_timeout_ms: None,
+            grace_ms: 4,
+            leftovers: Leftovers::Stop,
+            keep: vec!["daemon".to_owned()],
+        };
+        let mut bytes = Frame::of_job(&job).unwrap();
+        let owned = Frame::Job(Box::new(job));
+        assert_eq!(bytes, owned.to_bytes().unwrap());
+        assert_eq!(Frame::take(&mut bytes).unwrap(), Some(owned));
+    }
+
+    #[test]
     fn bytes_that_are_not_text_survive() {
         let odd = OsText(OsString::from_vec(vec![b'a', 0xff, b'b']));
         let json = serde_json::to_string(&odd).unwrap();
+        assert_eq!(json, "[97,255,98]");
         assert_eq!(serde_json::from_str::<OsText>(&json).unwrap(), odd);
+        let escaped = OsText::from("a\"\n\u{1}");
+        let json = serde_json::to_string(&escaped).unwrap();
+        assert_eq!(serde_json::from_str::<OsText>(&json).unwrap(), escaped);
+        assert!(serde_json::from_str::<OsText>("[256]").is_err());
+        assert!(serde_json::from_str::<OsText>("7").is_err());
         assert_eq!(serde_json::to_string(&OsText::from("ä")).unwrap(), "\"ä\"");
     }
 }

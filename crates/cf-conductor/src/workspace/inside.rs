@@ -10,7 +10,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, mkdirat, open as open_path, openat, renameat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, mkdirat, open as open_path, openat, renameat, symlinkat, unlinkat,
+};
 
 use super::FOLDER;
 
@@ -45,6 +47,54 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// A folder that is open, so that the way to it need not be gone again for what lies in it.
+#[derive(Debug)]
+pub(crate) struct Folder(OwnedFd);
+
+impl Folder {
+    /// Makes the folder as [`make_folder`] does, and opens it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made or opened, or there is a link on the way or in its place.
+    pub(crate) fn make(path: &Path) -> io::Result<Self> {
+        let (folder, name) = way_to(path)?;
+        match mkdirat(&folder, name, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => step(&folder, name, path).map(Self),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Opens a file in it, as [`open`] does.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or is a link.
+    pub(crate) fn open(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(&self.0, name, flags, mode).map_err(|error| told(error, Path::new(name)))
+    }
+
+    /// Removes a file in it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be removed.
+    pub(crate) fn remove_file(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+}
+
+/// Removes a folder that is empty.
+///
+/// # Errors
+///
+/// It cannot be removed, holds something, or is reached through a link.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
+    let (folder, name) = way_to(path)?;
+    Ok(unlinkat(&folder, name, AtFlags::REMOVEDIR)?)
+}
+
 /// Makes a symbolic link to `target` with this name in a folder, in one step also where an older one has it.
 ///
 /// # Errors
@@ -55,7 +105,7 @@ pub(crate) fn link(target: &Path, path: &Path) -> io::Result<()> {
     // A new link takes the old one's place: somebody may be looking it up at this moment.
     let mut fresh = name.to_owned();
     fresh.push(format!(".{}", std::process::id()));
-    let _ = unlinkat(&folder, &fresh, rustix::fs::AtFlags::empty());
+    let _ = unlinkat(&folder, &fresh, AtFlags::empty());
     symlinkat(target, &folder, &fresh)?;
     Ok(renameat(&folder, &fresh, &folder, name)?)
 }
@@ -133,6 +183,8 @@ mod tests {
         assert!(write(&root.join(".cf/logs/a")).is_err(), "of its folder");
         assert!(make_folder(&root.join(".cf/logs/x")).is_err());
         assert!(make_folder(&root.join(".cf/logs")).is_err());
+        assert!(Folder::make(&root.join(".cf/logs/x")).is_err());
+        assert!(Folder::make(&root.join(".cf/logs")).is_err());
         assert!(link(&outside, &root.join(".cf/logs/y")).is_err());
 
         fs::rename(root.join(".cf"), root.join("moved")).unwrap();
@@ -140,6 +192,29 @@ mod tests {
         let error = write(&root.join(".cf/old/a")).unwrap_err();
         assert!(error.to_string().contains("symbolic link"), "{error}");
         assert!(fs::read_dir(&outside).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn in_an_open_folder_no_link_is_followed_and_only_an_empty_one_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (at, outside) = (dir.path().join(".cf/x"), dir.path().join("outside"));
+        fs::create_dir_all(dir.path().join(".cf")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        let folder = Folder::make(&at).unwrap();
+        Folder::make(&at).unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        folder.open("a", NEW, mode).unwrap();
+        symlink(outside.join("b"), at.join("b")).unwrap();
+        assert!(folder.open("b", NEW, mode).is_err());
+        assert!(!outside.join("b").exists());
+
+        assert!(remove_folder(&at).is_err());
+        folder.remove_file("a").unwrap();
+        folder.remove_file("b").unwrap();
+        remove_folder(&at).unwrap();
+        symlink(&outside, &at).unwrap();
+        assert!(remove_folder(&at).is_err());
+        assert!(outside.exists());
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Lab {
                     resumes: None,
                     supervisor: identity.clone(),
                 };
-                tx.claim(&new, tx.reader().task(task)?.version)?;
+                tx.claim(&new, &tx.reader().task(task)?)?;
                 tx.insert_worktree(attempt, task, "t-1", "cf/t")?;
                 tx.worktree_begins(attempt, "base")?;
                 if let Some(agent) = &agent {

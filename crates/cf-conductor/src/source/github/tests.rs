@@ -251,7 +251,6 @@ fn an_agent_that_may_have_done_it_has_time_to_end() {
     let attempt = AttemptId(uuid::Uuid::new_v4());
     lab.store
         .write(&Actor::Batch(batch), |tx| {
-            let version = tx.reader().task(task)?.version;
             let new = NewAttempt {
                 id: attempt,
                 task,
@@ -267,7 +266,7 @@ fn an_agent_that_may_have_done_it_has_time_to_end() {
                     pid_ns: 1,
                 },
             };
-            tx.claim(&new, version)
+            tx.claim(&new, &tx.reader().task(new.task)?)
         })
         .unwrap();
     lab.knows(LinkKind::Pr, ItemState::Merged { at: Some(ago(0)) }, 0);

@@ -35,8 +35,7 @@ fn attempt_in_store(lab: &Lab, store: &mut Store, name: &str, is_over: bool) -> 
                 resumes: None,
                 supervisor: identity,
             };
-            let version = tx.reader().task(task)?.version;
-            tx.claim(&new, version)?;
+            tx.claim(&new, &tx.reader().task(new.task)?)?;
             tx.insert_worktree(attempt, task, name, &format!("cf/{name}"))?;
             tx.worktree_begins(attempt, "base")?;
             if is_over {
