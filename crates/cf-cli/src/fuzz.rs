@@ -102,14 +102,17 @@ fn fuzz_links() {
             "18446744073709551615",
         ],
         |bytes| {
-            let read = Link::parse(&text(bytes), LinkKind::Issue, "github.com");
-            if let Ok(link) = &read {
-                let again = Link::parse(&link.url(), link.kind, "github.com");
-                assert_eq!(again.as_ref().ok(), Some(link), "its address leads to it");
-                let again = Link::parse(&link.to_string(), link.kind, "github.com");
-                assert_eq!(again.as_ref().ok(), Some(link), "what is shown leads to it");
-                assert!(!link.url().contains(char::is_control));
-            }
+            let [read, _] = ["github.com", "ghe.corp:8443"].map(|default| {
+                let read = Link::parse(&text(bytes), LinkKind::Issue, default);
+                if let Ok(link) = &read {
+                    let again = Link::parse(&link.url(), link.kind, default);
+                    assert_eq!(again.as_ref().ok(), Some(link), "its address leads to it");
+                    let again = Link::parse(&link.shown_on(default), link.kind, default);
+                    assert_eq!(again.as_ref().ok(), Some(link), "what is shown leads to it");
+                    assert!(!link.url().contains(char::is_control));
+                }
+                read
+            });
             kind(&read)
         },
     );

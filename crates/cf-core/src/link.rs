@@ -2,10 +2,17 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
 use crate::words;
+
+/// The host that is left out of what is shown, where short forms live on it.
+const GITHUB: &str = "github.com";
+
+/// Whether short forms live on another host than [`GITHUB`] in this process.
+static HOSTS_SHOWN: AtomicBool = AtomicBool::new(false);
 
 words! {
     /// What a link points at.
@@ -145,19 +152,38 @@ pub struct Link {
 
 /// A text that names no issue or pull request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} does not name an issue or pull request: {why}; write `owner/repo#12` or its URL")]
+#[error("{}", self.words())]
 pub struct LinkError {
     /// The text that was given, cut to 200 characters.
     pub text: String,
     /// What is wrong with it.
     pub why: &'static str,
+    /// The host of short forms, when that is what is wrong, cut to 200 characters.
+    pub host: Option<String>,
+}
+
+impl LinkError {
+    fn words(&self) -> String {
+        let Self { text, why, host } = self;
+        match host {
+            Some(host) => {
+                format!(
+                    "the host of {text:?} is GH_HOST, and {host:?} is no host; set it to one, or write the URL"
+                )
+            }
+            None => format!(
+                "{text:?} does not name an issue or pull request: {why}; write `owner/repo#12` or its URL"
+            ),
+        }
+    }
 }
 
 impl Link {
     /// Reads `owner/repo#12`, `HOST/owner/repo#12`, `https://HOST/owner/repo/issues/12` or `…/pull/12`, the last two
     /// also without `https://`; blanks around it do not count.
     ///
-    /// `kind` is what the short forms mean; an address says it by itself. `host` is where the shortest form lives.
+    /// `kind` is what the short forms mean; an address says it by itself. `host` is where the shortest form lives, which
+    /// is what `GH_HOST` says when it is not `github.com`.
     ///
     /// # Errors
     ///
@@ -176,7 +202,14 @@ impl Link {
                 let (host, rest) = text.split_once('/').expect("there are two");
                 Self::short(text, rest, kind, host)
             }
-            (None, 0 | 1) => Self::short(text, text, kind, host),
+            (None, 0 | 1) => {
+                let link = Self::short(text, text, kind, GITHUB)?;
+                let host = host_of(text, host).map_err(|error| LinkError {
+                    host: Some(cut(host)),
+                    ..error
+                })?;
+                Ok(Self { host, ..link })
+            }
         }
     }
 
@@ -237,20 +270,46 @@ impl Link {
     }
 }
 
+impl Link {
+    /// The short form as it is shown where short forms live on `default_host`: reading it there leads back to this link.
+    pub fn shown_on(&self, default_host: &str) -> String {
+        let Self {
+            host, repo, number, ..
+        } = self;
+        // With another default, both are told apart by naming both.
+        if host == GITHUB && default_host == GITHUB {
+            format!("{repo}#{number}")
+        } else {
+            format!("{host}/{repo}#{number}")
+        }
+    }
+
+    /// Says, for this process, on which host short forms live. From then on links are shown with their host when that is
+    /// not `github.com`: what is shown must be read as the same link.
+    pub fn short_forms_live_on(host: &str) {
+        HOSTS_SHOWN.store(host != GITHUB, Ordering::Relaxed);
+    }
+}
+
+/// The short form as it is shown where short forms live in this process ([`Link::short_forms_live_on`]), `github.com`
+/// unless something else was said.
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host != "github.com" {
-            write!(f, "{}/", self.host)?;
-        }
-        write!(f, "{}#{}", self.repo, self.number)
+        let elsewhere = HOSTS_SHOWN.load(Ordering::Relaxed);
+        f.write_str(&self.shown_on(if elsewhere { "" } else { GITHUB }))
     }
 }
 
 fn refuse(text: &str, why: &'static str) -> LinkError {
     LinkError {
-        text: text.chars().take(200).collect(),
+        text: cut(text),
         why,
+        host: None,
     }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(200).collect()
 }
 
 /// The host of a link, by the one name that it goes by.
@@ -260,7 +319,7 @@ fn host_of(text: &str, host: &str) -> Result<String, LinkError> {
     }
     let host = host.to_ascii_lowercase();
     Ok(match host.as_str() {
-        "www.github.com" => "github.com".to_owned(),
+        "www.github.com" => GITHUB.to_owned(),
         _ => host,
     })
 }
@@ -269,11 +328,13 @@ fn is_host(text: &str) -> bool {
     let (name, port) = text
         .split_once(':')
         .map_or((text, None), |(n, p)| (n, Some(p)));
-    !name.is_empty()
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
-        && port.is_none_or(|p| p.parse::<u16>().is_ok())
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.split('.').all(label) && port.is_none_or(|p| p.parse::<u16>().is_ok())
 }
 
 fn number_of(text: &str) -> Option<u64> {
@@ -302,10 +363,38 @@ mod tests {
         format!("{} {} {} {}", link.kind, link.host, link.repo, link.number)
     }
 
-    #[test_case("a/b#1", "https://ghe.example" ; "a host that is an address")]
-    #[test_case("a/b#1", "" ; "no host")]
-    fn refuses_a_host(text: &str, host: &str) {
-        assert!(Link::parse(text, LinkKind::Issue, host).is_err());
+    #[test_case("https://ghe.example" ; "an address")]
+    #[test_case("ghe corp" ; "two words")]
+    #[test_case("." ; "a point")]
+    #[test_case("" ; "nothing")]
+    fn a_default_host_that_is_none_is_named(host: &str) {
+        let error = Link::parse("a/b#1", LinkKind::Issue, host).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&format!("GH_HOST, and {host:?}")), "{text}");
+        // What names its host does not need another.
+        let whole = Link::parse("github.com/a/b#1", LinkKind::Issue, host);
+        assert_eq!(whole.unwrap().host, "github.com");
+        let wrong = Link::parse("a/b#0", LinkKind::Issue, host).unwrap_err();
+        assert!(wrong.to_string().contains("number"), "{wrong}");
+    }
+
+    #[test]
+    fn what_is_shown_leads_back_whatever_the_default_host_is() {
+        for default in ["github.com", "ghe.corp", "ghe.corp:8443"] {
+            for text in [
+                "a/b#1",
+                "github.com/a/b#1",
+                "ghe.corp/a/b#1",
+                "https://ghe.corp:8443/a/b/issues/1",
+            ] {
+                let link = Link::parse(text, LinkKind::Issue, default).unwrap();
+                let shown = link.shown_on(default);
+                let again = Link::parse(&shown, LinkKind::Issue, default);
+                assert_eq!(again.as_ref(), Ok(&link), "{shown}, {default}");
+            }
+        }
+        let link = Link::parse("a/b#1", LinkKind::Issue, "github.com").unwrap();
+        assert_eq!(link.to_string(), "a/b#1");
     }
 
     #[test_case("a/b"; "no number")]
@@ -319,6 +408,10 @@ mod tests {
     #[test_case("user:pw@github.com/a/b#3"; "credentials before a short form")]
     #[test_case("a/b/issues/3"; "a host too few")]
     #[test_case("git@github.com:a/b#3"; "a remote")]
+    #[test_case("./a/b#3"; "a path")]
+    #[test_case("../a/b#3"; "a path up")]
+    #[test_case("-x/a/b#3"; "an option before a repository")]
+    #[test_case("ghe..example/a/b#3"; "two points")]
     fn refuses(text: &str) {
         assert!(Link::parse(text, LinkKind::Issue, "github.com").is_err());
     }

@@ -21,7 +21,9 @@ const LONGEST: usize = 8192;
 /// Asks `program` (normally `gh`, found on the `PATH`) for its token for `host`. Blocks for at most two seconds, also
 /// when something that the program leaves running holds its output open.
 ///
-/// Of `environment` it gets what it needs to find its configuration and the keyring, and no token.
+/// Of `environment` it gets what it needs to find its configuration and the keyring, and nothing else: `HOME`, `PATH`,
+/// `GH_CONFIG_DIR`, `GH_HOST`, `DBUS_SESSION_BUS_ADDRESS`, and `XDG_CONFIG_HOME`, `XDG_DATA_HOME`, `XDG_STATE_HOME` and
+/// `XDG_RUNTIME_DIR`. None of them holds a token.
 ///
 /// Returns nothing when the program is missing, fails, takes too long, or prints no token: all of these mean that there
 /// is no token from this source.
@@ -62,16 +64,22 @@ pub fn token_from_gh(
     Token::new(String::from_utf8(text).ok()?.trim_end_matches(['\r', '\n'])).ok()
 }
 
-/// Whether `gh` gets a variable: where its configuration and its keyring are, and how it is to behave. The tokens among
-/// its variables belong to other hosts, or are empty: otherwise it would not be asked.
+/// The variables that `gh` gets: where its configuration and its keyring are. People keep tokens under names of their own
+/// that begin as its do, so these are listed one by one.
+const PASSED_ON: [&str; 9] = [
+    "HOME",
+    "PATH",
+    "GH_CONFIG_DIR",
+    "GH_HOST",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+];
+
 fn is_passed_on(name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else {
-        return false;
-    };
-    let is_token = matches!(name, "GH_TOKEN" | "GH_ENTERPRISE_TOKEN");
-    matches!(name, "HOME" | "PATH" | "DBUS_SESSION_BUS_ADDRESS")
-        || name.starts_with("XDG_")
-        || (name.starts_with("GH_") && !is_token)
+    PASSED_ON.iter().any(|passed| name == *passed)
 }
 
 /// Reads what a command prints until it ends; nothing when it takes too long, prints too much, or cannot be waited for.
@@ -155,7 +163,7 @@ mod tests {
     fn it_gets_what_it_needs_and_nothing_else() {
         let path = gh(
             "environment",
-            r#"echo "$HOME,$XDG_CONFIG_HOME,$GH_CONFIG_DIR,$DBUS_SESSION_BUS_ADDRESS,$GH_TOKEN$GH_ENTERPRISE_TOKEN$GITHUB_TOKEN$AWS_SECRET_ACCESS_KEY""#,
+            r#"echo "$HOME,$XDG_CONFIG_HOME,$GH_CONFIG_DIR,$DBUS_SESSION_BUS_ADDRESS,$GH_TOKEN$GH_ENTERPRISE_TOKEN$GITHUB_TOKEN$AWS_SECRET_ACCESS_KEY$GH_PAT$XDG_TOKEN""#,
         );
         let given = [
             ("HOME", "h"),
@@ -166,6 +174,8 @@ mod tests {
             ("GH_ENTERPRISE_TOKEN", "secret"),
             ("GITHUB_TOKEN", "secret"),
             ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("GH_PAT", "secret"),
+            ("XDG_TOKEN", "secret"),
         ];
         assert_eq!(asked(&path, "github.com", &given), Some(token("h,x,c,d,")));
         std::fs::remove_file(path).unwrap();

@@ -148,7 +148,10 @@ pub enum HostError {
         host: String,
     },
     /// There is no token for it.
-    #[error("there is no token for {host}; set {}", names(*.kind))]
+    #[error(
+        "there is no token for {host}; set {}, or sign in with `gh` and write `token = \"gh\"` in your own configuration",
+        names(*.kind)
+    )]
     NoToken {
         /// The host.
         host: String,

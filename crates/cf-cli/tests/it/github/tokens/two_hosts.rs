@@ -166,3 +166,25 @@ fn message(stream: &mut impl BufRead) -> io::Result<Vec<u8>> {
     stream.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+#[test]
+fn with_another_default_host_what_is_shown_is_read_as_the_same_link() {
+    let ws = crate::empty_folder().with([("GH_HOST", "ghe.corp")]).init();
+    ws.add("a", "true");
+    ws.add("b", "true");
+    ws.cf(["tasks", "link", "a", "github.com/octocat/hello#12"])
+        .ok();
+    ws.cf(["tasks", "link", "b", "octocat/hello#12"]).ok();
+    for (task, host) in [("a", "github.com"), ("b", "ghe.corp")] {
+        assert_eq!(ws.show(task)["links"][0]["host"], host);
+        let shown = format!("{host}/octocat/hello#12");
+        ws.cf(["explain", task]).ok().says(&shown);
+        ws.cf(["tasks", "unlink", task, &shown]).ok();
+        assert_eq!(ws.show(task)["links"], serde_json::json!([]));
+    }
+    let ws = crate::empty_folder().with([("GH_HOST", "ghe corp")]).init();
+    ws.add("a", "true");
+    ws.cf(["tasks", "link", "a", "octocat/hello#13"])
+        .code(2)
+        .says("GH_HOST, and \"ghe corp\" is no host");
+}
