@@ -199,6 +199,41 @@ pub(crate) fn in_chunks(keys: Vec<Key>, chunk: usize) -> VecDeque<Batch> {
     batches
 }
 
+/// Fits a batch to the size that is right now: it may have changed since the batches were made.
+pub(crate) fn fit(batch: &mut Batch, queue: &mut VecDeque<Batch>, chunk: usize) {
+    if batch.exact.len() > chunk {
+        let rest = batch.exact.split_off(chunk);
+        queue.push_front(Batch {
+            exact: rest,
+            alone: batch.alone,
+            ..Batch::default()
+        });
+    }
+    if batch.alone || !batch.lists.is_empty() {
+        return;
+    }
+    while let Some(next) = queue.front_mut() {
+        let room = chunk
+            .saturating_sub(batch.exact.len())
+            .min(next.exact.len());
+        if room == 0 || next.alone || !next.lists.is_empty() {
+            return;
+        }
+        batch.exact.extend(next.exact.drain(..room));
+        if next.exact.is_empty() {
+            queue.pop_front();
+        }
+    }
+}
+
+/// Begins with the batch that holds `first`, or what follows it: an earlier pass had no time for it.
+pub(crate) fn begin_with(queue: &mut VecDeque<Batch>, first: &Key) {
+    let at = queue
+        .iter()
+        .position(|batch| batch.exact.last().is_some_and(|last| last >= first));
+    queue.rotate_left(at.unwrap_or(0));
+}
+
 /// Whether so many items of a repository are worth a list of its changes later on.
 pub(crate) const fn is_worth_listing(items: usize) -> bool {
     items > LIST_ABOVE

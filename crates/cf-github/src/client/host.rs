@@ -15,6 +15,7 @@ use crate::answer::{Answer, Comments, Gone, Known, LinkAsk, Read, Why};
 use crate::entry::{CommentWant, Entry, Key, Want};
 use crate::item::FoundPr;
 use crate::pace::{Gate, Pace, Resource};
+use crate::reply::CommentPage;
 use crate::saved::{Seen, Span, What};
 use crate::wire::Wire;
 
@@ -38,6 +39,10 @@ pub(crate) struct Host {
     troubles: Mutex<HashMap<Key, (Timestamp, Why)>>,
     /// When a look over REST told nothing about an item, or failed.
     pub(super) looked: Mutex<HashMap<Key, Timestamp>>,
+    /// The item with which the next pass over states begins: the last one had no time for it.
+    pub(super) next: Mutex<Option<Key>>,
+    /// An item of whose comments the last pass had no time to read all, with those that it read.
+    pub(super) unfinished: Mutex<Option<(Key, CommentPage)>>,
     /// What callers want and no pass has taken up yet.
     wanted: Mutex<HashMap<Key, Want>>,
     /// Held by whoever sends requests: one at a time for each host.
@@ -77,6 +82,8 @@ impl Host {
             spans: Mutex::default(),
             troubles: Mutex::default(),
             looked: Mutex::default(),
+            next: Mutex::default(),
+            unfinished: Mutex::default(),
             wanted: Mutex::default(),
             pass: tokio::sync::Mutex::default(),
             changed: Mutex::default(),

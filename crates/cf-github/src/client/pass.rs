@@ -2,6 +2,7 @@
 //! found through issues. Runs under the host's sending lock, one request after the other.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::Instant;
 
 use cf_core::Repo;
 use jiff::Timestamp;
@@ -14,7 +15,7 @@ use crate::chunk::{Chunk, SMALLEST};
 use crate::entry::{Entry, Key, Want};
 use crate::item::Item;
 use crate::pace::Trouble;
-use crate::plan::{Batch, Due, in_chunks, is_worth_listing, plan};
+use crate::plan::{Batch, Due, begin_with, fit, in_chunks, is_worth_listing, plan};
 use crate::reply::{self, RepoReply, Told};
 use crate::request::{Query, RepoPart};
 use crate::saved::{Seen, Span, What};
@@ -39,6 +40,9 @@ struct Pass<'a> {
     guesses: u32,
     /// How many requests asked again for what replies left out.
     again: usize,
+    /// Until when requests for states begin, and any.
+    states_until: Instant,
+    until: Instant,
     /// How many older pages of comments were read.
     older: usize,
     /// The size of requests before the first that was taken for too large without a word of GitHub's about that, as long
@@ -52,8 +56,11 @@ impl Host {
         let began = Timestamp::now();
         self.add_followed(&mut wants);
         let points = locked(&self.sent).points;
+        let now = Instant::now();
         let mut pass = Pass {
             host: self,
+            states_until: now + self.settings.pass_limit * 2 / 3,
+            until: now + self.settings.pass_limit,
             wants,
             listed: HashMap::new(),
             read: HashSet::new(),
@@ -148,7 +155,15 @@ impl Pass<'_> {
             .collect();
         let chunk = locked(&host.pace).chunk.size();
         let mut queue = plan(due, &spans, chunk, host.skew(), began);
+        if let Some(first) = locked(&host.next).take() {
+            begin_with(&mut queue, &first);
+        }
         while let Some(batch) = queue.pop_front() {
+            if Instant::now() >= self.states_until {
+                queue.push_front(batch);
+                self.leave(&queue);
+                return None;
+            }
             if let Some(why) = self.run_batch(batch, &mut queue).await {
                 return Some(why);
             }
@@ -162,6 +177,21 @@ impl Pass<'_> {
             host.keep_span(&repo, span);
         }
         None
+    }
+
+    /// Leaves what there is no time for to the next pass, which begins with it.
+    fn leave(&mut self, queue: &VecDeque<Batch>) {
+        *locked(&self.host.next) = queue.iter().find_map(|batch| batch.exact.first().cloned());
+        for batch in queue {
+            for key in self.keys_of(batch) {
+                self.host.trouble(&key, Why::NotAsked);
+            }
+        }
+    }
+
+    /// Whether no request begins any more.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until
     }
 
     /// Sends one batch; what it leaves open goes back into the queue. Returns why to stop, if so.
@@ -394,31 +424,4 @@ const fn has_failed(why: &Why) -> bool {
                 ..
             }
     )
-}
-
-/// Fits a batch to the size that is right now: it may have changed since the batches were made.
-fn fit(batch: &mut Batch, queue: &mut VecDeque<Batch>, chunk: usize) {
-    if batch.exact.len() > chunk {
-        let rest = batch.exact.split_off(chunk);
-        queue.push_front(Batch {
-            exact: rest,
-            alone: batch.alone,
-            ..Batch::default()
-        });
-    }
-    if batch.alone || !batch.lists.is_empty() {
-        return;
-    }
-    while let Some(next) = queue.front_mut() {
-        let room = chunk
-            .saturating_sub(batch.exact.len())
-            .min(next.exact.len());
-        if room == 0 || next.alone || !next.lists.is_empty() {
-            return;
-        }
-        batch.exact.extend(next.exact.drain(..room));
-        if next.exact.is_empty() {
-            queue.pop_front();
-        }
-    }
 }

@@ -1,9 +1,12 @@
 //! What goes wrong with one item keeps no other from being read.
 
-use cf_github::{Answer, CommentAsk, Comments, GitHub, LinkAsk};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use cf_github::{Answer, CommentAsk, Comments, GitHub, LinkAsk, Settings};
 use cf_testkit::github::{Fault, Place, ScriptedGithub};
 
-use crate::{NOW, ask, client, known, look_one, why, with_comments};
+use crate::{NOW, ask, client, client_with, known, look_one, quick, why, with_comments};
 
 const SINCE_EVER: CommentAsk = CommentAsk {
     since: Some(jiff::Timestamp::UNIX_EPOCH),
@@ -166,4 +169,69 @@ async fn comments_of_a_repository_that_may_not_be_read_keep_nobody_elses_from_be
     let why = untold(&answers[1]);
     assert!(why.contains("may not be read"), "{why}");
     assert_eq!(told(&answers[2]), 1);
+}
+
+/// A pass of a second, with requests that take a third of one.
+fn slow(server: &ScriptedGithub) -> GitHub {
+    let late = Fault::Late(Duration::from_millis(300));
+    server.fault("/graphql", late, usize::MAX);
+    let settings = Settings {
+        pass_limit: Duration::from_secs(1),
+        ..quick()
+    };
+    client_with(server, settings)
+}
+
+#[tokio::test]
+async fn a_pass_ends_in_time_and_the_next_one_begins_with_what_it_left() {
+    let server = ScriptedGithub::start();
+    for number in 1..=1200 {
+        server.issue("o/r", number);
+    }
+    let client = slow(&server);
+    let asks: Vec<LinkAsk> = (1..=1200).map(|number| ask("o/r", number, NOW)).collect();
+    let mut left: HashSet<usize> = (0..1200).collect();
+    for pass in 1..=4 {
+        let began = Instant::now();
+        let answers = client.look(&asks).await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{pass}");
+        let unknown: Vec<&Answer> = answers
+            .iter()
+            .filter(|answer| !matches!(answer, Answer::Known(_)))
+            .collect();
+        assert!(!unknown.is_empty(), "there is no time for all");
+        assert_eq!(why(unknown[0]), "not asked yet");
+        left.retain(|n| !matches!(answers[*n], Answer::Known(_)));
+    }
+    assert_eq!(left.len(), 0, "each had its turn");
+}
+
+#[tokio::test]
+async fn comments_that_one_pass_has_no_time_for_are_read_on_by_the_next() {
+    let server = ScriptedGithub::start();
+    for number in 1..=2 {
+        server.issue("o/r", number);
+    }
+    for n in 0..300 {
+        server.comment("o/r", 1, &format!("{n}"));
+    }
+    server.comment("o/r", 2, "here");
+    let client = slow(&server);
+    let asks = [talk("o/r", 1), talk("o/r", 2)];
+    let mut passes = 0;
+    loop {
+        passes += 1;
+        let began = Instant::now();
+        let answers = client.look(&asks).await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{passes}");
+        if let Comments::Read(read) = &known(&answers[0]).comments {
+            let bodies: Vec<String> = read.list.iter().map(|one| one.body.clone()).collect();
+            let all: Vec<String> = (0..300).map(|n| n.to_string()).collect();
+            assert_eq!(bodies, all);
+            assert_eq!(told(&answers[1]), 1);
+            break;
+        }
+        assert!(passes < 9, "it gets nowhere: {:?}", answers[0]);
+    }
+    assert!(passes > 1);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{Pass, Why};
-use crate::client::Miss;
+use crate::client::{Miss, locked};
 use crate::entry::{CommentWant, Entry, Key, Talk};
 use crate::item::Comment;
 use crate::reply::{self, CommentPage, DetailsReply};
@@ -34,12 +34,23 @@ impl Pass<'_> {
     /// Reads what is wanted beyond states. Returns why it stopped, if it did.
     pub(super) async fn read_details(&mut self) -> Option<Why> {
         let mut details = self.wanted_details();
-        details.sort_by(|a, b| a.key.cmp(&b.key));
+        // Whose comments were begun is read to the end first, so that each pass gets further.
+        let begun = locked(&self.host.unfinished)
+            .as_ref()
+            .map(|(key, _)| key.clone());
+        details.sort_by(|a, b| {
+            let rank = |detail: &Detail| begun.as_ref() != Some(&detail.key);
+            rank(a).cmp(&rank(b)).then_with(|| a.key.cmp(&b.key))
+        });
         let mut size = DETAILED;
         let mut guesses = 0;
         // Whether only items of one repository are asked about together: one of them may not be read.
         let mut apart = false;
         while let Some(first) = details.first() {
+            if self.is_over() {
+                self.unread(&details, Why::NotAsked);
+                return None;
+            }
             let taken = details
                 .iter()
                 .take(size)
@@ -123,7 +134,7 @@ impl Pass<'_> {
         };
         let page = read.comments.remove(&detail.id);
         let older = match page {
-            Some(page) => self.read_older(&detail.id, want, page).await?,
+            Some(page) => self.read_older(detail, want, page).await?,
             None => Err(Why::Unreadable("a reply without its comments".to_owned())),
         };
         match older {
@@ -160,34 +171,41 @@ impl Pass<'_> {
     }
 
     /// Reads on from a page towards older comments until the want is met, or there were too many. What keeps this item's
-    /// alone from being read is within; a pass that has read enough is one such reason.
+    /// alone from being read is within; a pass that has read enough is one such reason, and the next one goes on there.
     ///
     /// # Errors
     ///
     /// Nothing more may be sent now.
     async fn read_older(
         &mut self,
-        id: &str,
+        detail: &Detail,
         want: CommentWant,
         mut page: CommentPage,
     ) -> Result<Result<CommentPage, Why>, Why> {
         let unreadable = |how: &str| Ok(Err(Why::Unreadable(how.to_owned())));
+        let begun = locked(&self.host.unfinished).take_if(|(key, _)| *key == detail.key);
+        if let Some((_, begun)) = begun {
+            go_on_from(begun, &mut page);
+        }
         let mut last = OLDER;
         let mut known: HashSet<String> =
             page.list.iter().map(|comment| comment.id.clone()).collect();
         for _ in 0..OLDER_PAGES {
-            if want.is_met_by(&page.list, page.before.is_some()) {
+            if want.is_met_by(&page.list, page.before.is_some())
+                || page.list.len() > OLDER as usize * OLDER_PAGES
+            {
                 break;
             }
             let Some(before) = page.before.clone() else {
                 break;
             };
-            if self.older >= OLDER_IN_A_PASS {
+            if self.older >= OLDER_IN_A_PASS || self.is_over() {
+                *locked(&self.host.unfinished) = Some((detail.key.clone(), page));
                 return Ok(Err(Why::NotAsked));
             }
             self.older += 1;
             let query = Query::OlderComments {
-                id: id.to_owned(),
+                id: detail.id.clone(),
                 before,
                 last,
             };
@@ -270,6 +288,27 @@ impl Pass<'_> {
             },
         );
     }
+}
+
+/// Adds what an earlier pass read of an item's comments to its newest ones, if there is no gap between them.
+fn go_on_from(begun: CommentPage, newest: &mut CommentPage) {
+    let ids: HashSet<&str> = newest.list.iter().map(|one| one.id.as_str()).collect();
+    let Some(first) = newest.list.first() else {
+        return;
+    };
+    if !begun.list.iter().any(|one| ids.contains(one.id.as_str())) {
+        return;
+    }
+    // The newer words are right about what is in both.
+    let mut list: Vec<Comment> = begun
+        .list
+        .iter()
+        .filter(|one| one.created_at <= first.created_at && !ids.contains(one.id.as_str()))
+        .cloned()
+        .collect();
+    list.append(&mut newest.list);
+    newest.list = list;
+    newest.before = begun.before;
 }
 
 /// The request for the details of some items.

@@ -21,7 +21,7 @@ impl Pass<'_> {
         let missing = self.take_missing();
         let mut stopped = None;
         for (n, key) in missing.iter().enumerate() {
-            if n < LOOKS && stopped.is_none() {
+            if n < LOOKS && stopped.is_none() && !self.is_over() {
                 let Err(why) = self.look_up(key).await else {
                     continue;
                 };
