@@ -149,11 +149,11 @@ pub(crate) fn faults(
                 faults.push(format!("{branch} of attempt {attempt} is gone"));
             }
         }
-        // Whoever worked last, and well, has the branch.
+        // Whoever worked last, and well, has the branch, or what was stale of it is kept beside.
         if success == Some(true) && is_last && ground.has_worked(&attempt) {
             let file = format!("{branch}:made.{attempt}");
             let on_it = ground.git(&["cat-file", "-e", &file]).is_ok();
-            if head.is_none() && rescue.is_none() || head.is_some() && !on_it {
+            if !on_it && (head.is_some() || rescue.is_none()) {
                 faults.push(format!("the work of attempt {attempt} is not on {branch}"));
             }
         }
