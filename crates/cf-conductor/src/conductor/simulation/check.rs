@@ -163,15 +163,20 @@ impl World {
         // A pass by hand over some tasks leaves the others as they are.
         for row in rows.iter().filter(|row| core.is_in_hand(row.task)) {
             let name = self.name(row.task);
-            let Some(mut believed) = core.schedule.row(row.task).cloned() else {
+            let Some(believed) = core.schedule.row(row.task) else {
                 assert!(self.has_news(core), "{name}: a member is known");
                 continue;
             };
-            if row.phase == Phase::Stopping && believed.phase == Phase::Running && core.recalled {
-                // It was read from the store just now, and is to be stopped again.
-                believed.phase = Phase::Stopping;
+            let mut stored = row.clone();
+            let is_read_anew = core.recalled && believed.phase == Phase::Running;
+            if stored.phase == Phase::Stopping && is_read_anew {
+                // It was read from the store just now, and is to be stopped again if that is found again.
+                stored.phase = believed.phase;
             }
-            assert_eq!(&believed, row, "{name}: what is stored is what is believed");
+            assert_eq!(
+                believed, &stored,
+                "{name}: what is stored is what is believed"
+            );
             // A claim of the dead on what has ended here is settled for others.
             let runs = core.running.contains_key(&row.task) && row.phase != Phase::Finished;
             assert_eq!(
@@ -183,7 +188,7 @@ impl World {
             if let Some(running) = core.running.get(&row.task) {
                 assert_eq!(
                     running.stop.is_some(),
-                    row.phase == Phase::Stopping,
+                    believed.phase == Phase::Stopping,
                     "{name}: a stop has its reason"
                 );
                 let told = self
