@@ -58,6 +58,7 @@ const ATTEMPT: &[&str] = &[
     "tokens",
     "cost_micro_usd",
     "left_behind",
+    "output_lost",
     "worktree",
     "log",
     "started_at",

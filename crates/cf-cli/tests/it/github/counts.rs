@@ -48,14 +48,14 @@ fn a_thousand_links_cost_ten_requests_then_one_a_pass_then_none_within_the_inter
     assert!(cold.len() <= 10, "{} requests cold", cold.len());
     let gaps = cold.windows(2).map(|pair| pair[1].at - pair[0].at);
     assert!(gaps.min().unwrap() >= Duration::from_millis(100));
+    let last = cold.last().expect("some are there").at;
     ws.wait_until("two passes went by", || github.received().len() >= 2);
     std::thread::sleep(Duration::from_millis(1500));
     let later = github.take_received();
-    assert!(later.len() <= 3, "{} requests in two passes", later.len());
-    for pair in later.windows(2) {
-        // Four seconds lie between them where they are sent; a machine at its limit brings each later, and not alike.
-        assert!(pair[1].at - pair[0].at >= Duration::from_secs(2));
-    }
+    // One for each interval that was begun, whenever a machine at its limit lets them arrive.
+    let intervals = last.elapsed().as_secs() / 4 + 1;
+    let count = later.len() as u64;
+    assert!(count <= intervals, "{count} requests in {intervals} passes");
     assert_eq!(github.most_in_flight(), 1);
     batch.kill9();
     // Whoever goes on within the interval asks nothing again.
