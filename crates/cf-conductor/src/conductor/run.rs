@@ -2,65 +2,53 @@
 
 mod ahead;
 mod arrival;
+mod effects;
 mod follow;
 mod looks;
+mod stopping;
 mod trees;
+mod trouble;
+mod waiting;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cf_core::{Actor, AttemptId, BatchId, TaskId};
 use cf_reconcile::ReconcileAction;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 
-use super::launch::{self, Launch};
 use super::plan::Plan;
 use super::settle::Judged;
 use super::take_up::Again;
-use super::turn::{AtGate, Core, News};
+use super::turn::{Core, News};
 use ahead::Ahead;
-use looks::{Arrival, Follower, next_arrival};
-use trees::{Done, Trees, next_done};
+use looks::{Arrival, Follower};
+use trees::{Done, Trees};
+use waiting::stopping_signals;
 
 use super::begin::TICK;
-use super::{BatchEnd, ConductorError, Notice, Observer, Setup, recover};
-use crate::executor::{Adopted, Executor, ExecutorError, Fate, LocalExecutor, LocalOptions, Note};
+use super::{BatchEnd, ConductorError, Observer, Setup, recover};
+use crate::executor::{Adopted, Executor, LocalExecutor, LocalOptions, Note};
 use crate::fault;
 use crate::hooks::Hooked;
 use crate::process;
 use crate::settings::Settings;
 use crate::store::batch::{Batch, Stop};
 use crate::store::event::Event;
-use crate::store::{Durability, Store, StoreError};
+use crate::store::{Durability, Store};
 use crate::wake::Watch;
 use crate::workspace::BatchLock;
 
-/// The same where the system tells of no changes.
-const POLL: Duration = Duration::from_millis(100);
-
 /// How long a store that refused is left alone before the next try.
 const STORE_PAUSE: Duration = Duration::from_millis(200);
-
-/// After how many failed tries, a second apart, a batch without any supervisor gives up.
-const FAILED_STARTS: u32 = 10;
 
 /// How many files a conductor may have open with so many slots. A supervisor takes two pipes, and for a moment those
 /// of its start; one that is adopted takes a pidfd. The others are the database, its log, the watch, GitHub and git.
 const fn files_for(slots: usize) -> u64 {
     3 * slots as u64 + 64
 }
-
-/// How long others may keep the store busy before that is said.
-const PATIENCE: Duration = Duration::from_secs(3);
-
-/// How long a batch that a signal stopped, and whose agents have ended, waits for a store that refuses.
-const LAST_WORDS: Duration = Duration::from_secs(10);
-
-/// How long, beyond the grace, the end of agents is waited for when the batch cannot go on.
-const ABANDON: Duration = Duration::from_secs(10);
 
 /// What is to be done with a batch that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -469,28 +457,6 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Goes on without the store for now, or leaves when nothing is gained by waiting for it.
-    ///
-    /// # Errors
-    ///
-    /// The one given, when no agent is left to be looked after and either the store was waited for in vain after a
-    /// request to stop, or this process can never write what it has to. What could not be stored is in the records of
-    /// the supervisors then, and the batch can be resumed.
-    fn bear_with_store(&mut self, error: StoreError) -> Result<(), ConductorError> {
-        self.store_is_not_well(&error);
-        if self.stop_to_store && !self.stop_sent {
-            // The agents are told to end whether or not the store takes the word down.
-            self.stop_sent = true;
-            self.tell_all_to_end(self.core.settings.kill_grace)?;
-        }
-        let lasted = self.core.clock.saturating_sub(self.trouble_since);
-        let asked = self.signals_seen > 1 || (self.signals_seen > 0 && lasted >= LAST_WORDS);
-        if (asked || error.is_file_limit(&self.database.0)) && self.executor.running().is_empty() {
-            return Err(error.into());
-        }
-        Ok(())
-    }
-
     // ---- one turn ---------------------------------------------------------------------------------------------
 
     /// Returns what was stored, which is still to be told.
@@ -669,341 +635,9 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    // ---- effects, after the commit ------------------------------------------------------------------------------
-
-    fn effects(&mut self) -> Result<(), ConductorError> {
-        for supervisor in std::mem::take(&mut self.core.released) {
-            self.executor.release(supervisor);
-        }
-        for launch in std::mem::take(&mut self.core.launches) {
-            if launch.tree.is_some() && launch.stage == crate::supervise::Stage::Agent {
-                self.prepare_tree(launch);
-            } else {
-                self.launch(&launch);
-            }
-        }
-        for keep in std::mem::take(&mut self.core.keeps) {
-            self.keep(keep);
-        }
-        for tidy in std::mem::take(&mut self.core.tidies) {
-            self.tidy(tidy);
-        }
-        self.give_contexts();
-        for (attempt, _, grace) in std::mem::take(&mut self.core.stops) {
-            let running = self
-                .core
-                .by_attempt
-                .get(&attempt)
-                .and_then(|task| self.core.running.get(task));
-            self.trees.cancel(attempt);
-            if let Some(supervisor) = running.map(|running| running.identity.supervisor) {
-                let grace = if self.signals_seen > 1 {
-                    Duration::ZERO
-                } else {
-                    grace
-                };
-                self.executor.stop(supervisor, grace)?;
-                fault::point("stop.sent");
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes an attempt's files and opens the gate. When that fails here, its agent never started; when the job itself
-    /// is impossible, trying again would not help.
-    fn launch(&mut self, launch: &Launch) {
-        let supervisor = launch.identity.supervisor;
-        let directory = self.trees.directory(self.setup, launch);
-        let made = launch::job(
-            self.setup,
-            &self.store,
-            &self.core.settings,
-            self.core.batch,
-            launch,
-            &directory,
-            self.ahead.remove(&launch.attempt),
-        );
-        let failed = |error: &dyn std::error::Error| Fate::SpawnFailed {
-            error: crate::chain(error),
-            passing: false,
-        };
-        let fate = match made {
-            Ok(job) => {
-                self.launch_trouble = false;
-                fault::point("launch.prepared");
-                let sent = self.executor.submit(supervisor, &job);
-                fault::point("launch.sent");
-                match sent {
-                    Ok(()) => return,
-                    // Nothing of it went through the gate.
-                    Err(error @ ExecutorError::Job(_)) => failed(&error),
-                    Err(_) => {
-                        match self
-                            .executor
-                            .adopt(&launch.identity, launch.attempt, launch.stage)
-                        {
-                            // The supervisor has it after all, or may have it: its note will tell.
-                            Ok(Adopted::Running | Adopted::Sweeping) => return,
-                            Ok(Adopted::Settled(Fate::Ended(ended))) => Fate::Ended(ended),
-                            _ => Fate::NeverStarted,
-                        }
-                    }
-                }
-            }
-            Err(error) if error.is_passing() => {
-                if !std::mem::replace(&mut self.launch_trouble, true) {
-                    self.observer.notice(&Notice::Unavailable {
-                        what: "start of an agent".to_owned(),
-                        why: crate::chain(&error),
-                    });
-                }
-                Fate::NeverStarted
-            }
-            Err(error) => failed(&error),
-        };
-        self.take_note(&Note {
-            supervisor,
-            attempt: launch.attempt,
-            stage: launch.stage,
-            fate,
-        });
-    }
-
-    fn take_note(&mut self, note: &Note) {
-        fault::point("end.heard");
-        self.sweeping.remove(&note.attempt);
-        let running = self
-            .core
-            .by_attempt
-            .get(&note.attempt)
-            .and_then(|task| self.core.running.get(task));
-        match running {
-            Some(running) => {
-                let judged = recover::judge(self.setup, running, note);
-                if fault::is_broken("outcome.apart") {
-                    let by = self.core.actor();
-                    let apart = self
-                        .store
-                        .write(&by, |tx| tx.end_attempt(note.attempt, &judged.result));
-                    tracing::debug!(is_stored = apart.is_ok(), "broken on purpose");
-                }
-                self.pending.push(judged);
-            }
-            None => self.executor.release(note.supervisor),
-        }
-    }
-
-    /// Has as many supervisors at their gates as the next turn can use. A signal is heard meanwhile.
-    async fn ready_supervisors(&mut self) -> Result<(), ConductorError> {
-        if self.core.holds_off() || self.core.clock < self.short_until {
-            return Ok(());
-        }
-        let wanted = self.core.wanted_at_gate();
-        while self.core.at_gate.len() > wanted {
-            let Some(extra) = self.core.at_gate.pop() else {
-                break;
-            };
-            self.executor.release(extra.identity.supervisor);
-        }
-        let missing = wanted.saturating_sub(self.core.at_gate.len());
-        let short = self.executor.warm(missing).err();
-        let attainable = match &short {
-            None => wanted,
-            Some(_) => wanted.min(self.core.at_gate.len() + self.executor.at_hand()),
-        };
-        while self.core.at_gate.len() < attainable {
-            let acquired = tokio::select! {
-                acquired = self.executor.acquire() => Some(acquired),
-                () = any_signal(&mut self.signals) => None,
-            };
-            match acquired {
-                Some(Ok(identity)) => {
-                    fault::point("supervisor.ready");
-                    self.core.at_gate.push(AtGate { identity, jobs: 0 });
-                }
-                None => {
-                    self.take_signals(1)?;
-                    return Ok(());
-                }
-                // The signal of a terminal reaches a supervisor that has no session of its own yet.
-                Some(Err(_)) if ready(any_signal(&mut self.signals)).is_some() => {
-                    self.take_signals(1)?;
-                    return Ok(());
-                }
-                Some(Err(error)) => return self.no_supervisor(error),
-            }
-        }
-        if let Some(error) = short {
-            return self.no_supervisor(error);
-        }
-        self.failed_starts = 0;
-        Ok(())
-    }
-
-    /// A supervisor could not be started. The batch goes on with those that there are and tries again; when there is
-    /// none for a while, it cannot go on.
-    fn no_supervisor(&mut self, error: ExecutorError) -> Result<(), ConductorError> {
-        self.failed_starts += 1;
-        if self.failed_starts >= FAILED_STARTS
-            && self.core.running.is_empty()
-            && self.core.at_gate.is_empty()
-        {
-            return Err(error.into());
-        }
-        if self.failed_starts == 1 {
-            let mut why = crate::chain(&error);
-            if error.is_for_want_of_files() {
-                let slots = self.core.settings.slots();
-                let _ = write!(
-                    why,
-                    "; {slots} agents at once need up to {} open files, and the limit is {}: raise it (`ulimit -Hn`), \
-                     or ask for fewer (--max-parallel)",
-                    files_for(slots),
-                    process::most_files().unwrap_or_default()
-                );
-            }
-            self.observer.notice(&Notice::Unavailable {
-                what: "start of an agent".to_owned(),
-                why,
-            });
-        }
-        self.short_until = self.core.clock + TICK;
-        Ok(())
-    }
-
     // ---- waiting ------------------------------------------------------------------------------------------------
 
-    fn longest_wait(&mut self) -> Duration {
-        if std::mem::take(&mut self.look_again) {
-            return Duration::ZERO;
-        }
-        let mut wait = if self.watch.has_events() { TICK } else { POLL };
-        // What nothing can be started for is not waited for by the clock.
-        let short = self.short_until.saturating_sub(self.core.clock);
-        let can_start =
-            !self.core.holds_off() && (short.is_zero() || !self.core.at_gate.is_empty());
-        if !short.is_zero() {
-            wait = wait.min(short);
-        }
-        if let Some(due) = self.core.next_due().filter(|_| can_start) {
-            let left = due.duration_since(self.core.time());
-            wait = wait.min(Duration::try_from(left).unwrap_or(Duration::ZERO));
-        }
-        if let Some(follows) = self.longest_follow_wait() {
-            wait = wait.min(follows);
-        }
-        let held_off = self
-            .core
-            .hold_off
-            .and_then(|until| until.checked_sub(self.core.clock));
-        if let Some(left) = held_off.filter(|left| !left.is_zero()) {
-            wait = wait.min(left);
-        }
-        if !self.pending.is_empty()
-            || (!self.core.unverified.is_empty() && can_start)
-            || !self.core.relook.is_empty()
-        {
-            wait = if self.store_trouble {
-                STORE_PAUSE
-            } else {
-                Duration::ZERO
-            };
-        }
-        if self.writes_fail {
-            wait = wait.max(STORE_PAUSE);
-        }
-        wait
-    }
-
-    async fn wait(&mut self, longest: Duration) -> Woken {
-        let mut woken = Woken::default();
-        let until = tokio::time::Instant::now() + longest;
-        let tick = self.observer.tick_every();
-        loop {
-            let next_tick =
-                tick.map(|every| *self.next_tick.get_or_insert_with(|| Instant::now() + every));
-            let tick_at =
-                next_tick.map_or(until, |at| until.min(tokio::time::Instant::from_std(at)));
-            tokio::select! {
-                biased;
-                note = self.executor.note() => {
-                    woken.notes.push(note);
-                    // What ended at the same time is settled together.
-                    while let Some(note) = ready(self.executor.note()) {
-                        woken.notes.push(note);
-                    }
-                    return woken;
-                }
-                () = self.watch.woken() => return woken,
-                done = next_done(&mut self.trees) => {
-                    woken.done.push(done);
-                    return woken;
-                }
-                arrival = next_arrival(&mut self.follower) => {
-                    woken.arrivals.push(arrival);
-                    return woken;
-                }
-                () = any_signal(&mut self.signals) => {
-                    woken.signals += 1;
-                    return woken;
-                }
-                () = tokio::time::sleep_until(tick_at) => {
-                    if next_tick.is_some_and(|at| at <= Instant::now()) {
-                        self.next_tick = None;
-                        self.observer.tick();
-                    }
-                    if tokio::time::Instant::now() >= until {
-                        return woken;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Moves the loop's clock on. A gap in its own ticks, as after a suspend, is counted as one tick.
-    fn advance_clock(&mut self) {
-        let gone = self.last_instant.elapsed();
-        self.last_instant = Instant::now();
-        self.core.clock += if gone > 3 * TICK { TICK } else { gone };
-    }
-
-    // ---- signals, trouble, and the end --------------------------------------------------------------------------
-
-    /// The first signal stops the batch with the grace; a further one ends its agents at once.
-    fn take_signals(&mut self, count: u32) -> Result<(), ConductorError> {
-        for _ in 0..count {
-            self.signals_seen += 1;
-            self.core.signalled = true;
-            if self.signals_seen == 1 {
-                self.observer.notice(&Notice::Stopping);
-                self.stop_to_store = true;
-            } else {
-                self.tell_all_to_end(Duration::ZERO)?;
-            }
-            if self.signals_seen > 2 {
-                // Whatever git is at stays in the worktrees.
-                self.trees.cancel_all();
-            }
-        }
-        Ok(())
-    }
-
-    fn tell_all_to_end(&mut self, grace: Duration) -> Result<(), ConductorError> {
-        let live: Vec<_> = self
-            .core
-            .running
-            .values()
-            .map(|r| r.identity.supervisor)
-            .collect();
-        for supervisor in live {
-            self.executor.stop(supervisor, grace)?;
-        }
-        let starting: Vec<_> = self.core.by_attempt.keys().copied().collect();
-        for attempt in starting {
-            self.trees.cancel(attempt);
-        }
-        Ok(())
-    }
+    // ---- the end --------------------------------------------------------------------------
 
     /// Looks after what ends without telling: orphans that came to this process, and survivors of unclean stops.
     fn tick(&mut self) -> Result<(), ConductorError> {
@@ -1041,115 +675,6 @@ impl<'a> Conductor<'a> {
         if !events.is_empty() {
             self.data_version = None;
             self.observer.events(events);
-        }
-    }
-
-    /// Stops what runs because the batch cannot go on; nothing can be stored any more. Returns what could not be
-    /// stopped in time.
-    async fn abandon(&mut self) -> Vec<(TaskId, AttemptId)> {
-        let grace = self.core.settings.kill_grace;
-        self.trees.cancel_all();
-        let mut live: HashMap<AttemptId, TaskId> = HashMap::new();
-        for running in self.core.running.values() {
-            live.insert(running.attempt, running.task);
-            let _ = self.executor.stop(running.identity.supervisor, grace);
-        }
-        // Of an attempt whose worktree is made, or whose work is kept, nothing runs.
-        let runs: Vec<AttemptId> = self
-            .executor
-            .running()
-            .iter()
-            .map(|running| running.attempt)
-            .collect();
-        live.retain(|attempt, _| runs.contains(attempt));
-        let deadline = tokio::time::Instant::now() + grace + ABANDON;
-        while !live.is_empty() {
-            match tokio::time::timeout_at(deadline, self.executor.note()).await {
-                Ok(note) => live.remove(&note.attempt),
-                Err(_) => break,
-            };
-        }
-        live.into_iter()
-            .map(|(attempt, task)| (task, attempt))
-            .collect()
-    }
-
-    /// A store that is not where it was is not this batch's store any more.
-    fn check_database(&self) -> Result<(), ConductorError> {
-        let (path, inode) = &self.database;
-        match std::fs::metadata(path) {
-            Ok(meta) if meta.ino() == *inode => Ok(()),
-            Ok(_) => Err(ConductorError::Vanished {
-                path: path.clone(),
-                survivors: Vec::new(),
-            }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(ConductorError::Vanished {
-                    path: path.clone(),
-                    survivors: Vec::new(),
-                })
-            }
-            // What cannot be looked at may be back in a moment.
-            Err(_) => Ok(()),
-        }
-    }
-
-    fn store_is_not_well(&mut self, error: &StoreError) {
-        if !std::mem::replace(&mut self.store_trouble, true) {
-            self.trouble_since = self.core.clock;
-        }
-        // Others who write are through in a moment, and nothing is lost by waiting for them.
-        let patience = if error.is_busy() {
-            PATIENCE
-        } else {
-            Duration::ZERO
-        };
-        let lasted = self.core.clock.saturating_sub(self.trouble_since);
-        if lasted >= patience && !std::mem::replace(&mut self.trouble_told, true) {
-            self.observer.notice(&Notice::Unavailable {
-                what: "store".to_owned(),
-                why: crate::chain(error),
-            });
-        }
-    }
-
-    /// What could not be written is nothing to write any more, as when somebody else has done it. The end of the batch
-    /// is not of that kind.
-    fn nothing_aside(&mut self) {
-        self.writes_fail &= self.core.is_over();
-    }
-
-    /// The store has taken something.
-    fn writes_succeed(&mut self) {
-        self.writes_fail = false;
-        self.store_is_well();
-    }
-
-    fn store_is_well(&mut self) {
-        if self.writes_fail {
-            return;
-        }
-        self.store_trouble = false;
-        if std::mem::take(&mut self.trouble_told) {
-            self.observer.notice(&Notice::Available {
-                what: "store".to_owned(),
-            });
-        }
-        if self.core.relook.is_empty() {
-            for (what, _) in std::mem::take(&mut self.source_trouble) {
-                self.observer.notice(&Notice::Available { what });
-            }
-        }
-    }
-
-    fn source_is_not_well(&mut self, source: &str, why: &str) {
-        if !self.source_trouble.contains_key(source) {
-            self.source_trouble
-                .insert(source.to_owned(), why.to_owned());
-            self.observer.notice(&Notice::Unavailable {
-                what: source.to_owned(),
-                why: why.to_owned(),
-            });
         }
     }
 
@@ -1196,50 +721,5 @@ impl<'a> Conductor<'a> {
             }
             Err(error) => Err(error.into()),
         }
-    }
-}
-
-/// The signals that stop a batch. One that whoever started this program told it to ignore (`nohup`) is not among them.
-fn stopping_signals() -> Result<Vec<Signal>, ConductorError> {
-    let kinds = [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ];
-    let heard = kinds
-        .into_iter()
-        .filter(|kind| !process::is_ignored(kind.as_raw_value()));
-    heard
-        .map(|kind| {
-            signal(kind).map_err(|source| ConductorError::System {
-                what: "listen for signals",
-                source,
-            })
-        })
-        .collect()
-}
-
-/// Waits for one of the signals that stop a batch.
-async fn any_signal(signals: &mut [Signal]) {
-    std::future::poll_fn(|context| {
-        let came = signals
-            .iter_mut()
-            .any(|signal| signal.poll_recv(context).is_ready());
-        if came {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
-    })
-    .await;
-}
-
-/// What a future gives at once, if it is ready.
-fn ready<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = std::pin::pin!(future);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match future.as_mut().poll(&mut context) {
-        std::task::Poll::Ready(value) => Some(value),
-        std::task::Poll::Pending => None,
     }
 }
