@@ -209,7 +209,8 @@ impl Replay {
                     let taken_up = self.taken_up.get(batch).copied().unwrap_or_default();
                     // What came before its status, and gave a reason, may be gone from the log.
                     if task.seq >= self.horizon {
-                        wrong = task.refuses(event.text("to"), &event.actor, taken_up);
+                        let refused = task.refuses(event.text("to"), &event.actor, taken_up);
+                        wrong = wrong.or(refused);
                     }
                 } else if !event.actor.starts_with("attempt:") {
                     task.done = false;
@@ -443,6 +444,14 @@ mod tests {
         let shorter = store(&LIFE[..4]);
         let replay = Replay::of(&shorter).unwrap();
         assert_eq!(replay.differences(&shorter).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_version_that_is_left_out_is_found_whatever_else_is_right() {
+        let mut life = LIFE.to_vec();
+        life[4].2 = r#"{"from":"IN_PROGRESS","to":"DONE","version":4}"#;
+        let replay = Replay::of(&store(&life)).unwrap();
+        assert_eq!(replay.faults.len(), 1, "{:?}", replay.faults);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A repository whose owner works in it while agents work in worktrees of it: what must still be there afterwards.
 //!
 //! Each agent makes a file that has the name of its attempt, and holds it, since git lists equal files once; and it
-//! writes into its book that it has. That file has to be somewhere as long as the repository is: in what some ref holds,
-//! or in a worktree that still lies there.
+//! writes into its book that it has. That file has to be somewhere as long as the repository is: in what some ref
+//! holds, or in a worktree that still lies there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

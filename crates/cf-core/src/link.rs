@@ -182,8 +182,8 @@ impl Link {
     /// Reads `owner/repo#12`, `HOST/owner/repo#12`, `https://HOST/owner/repo/issues/12` or `…/pull/12`, the last two
     /// also without `https://`; blanks around it do not count.
     ///
-    /// `kind` is what the short forms mean; an address says it by itself. `host` is where the shortest form lives, which
-    /// is what `GH_HOST` says when it is not `github.com`.
+    /// `kind` is what the short forms mean; an address says it by itself. `host` is where the shortest form lives,
+    /// which is what `GH_HOST` says when it is not `github.com`.
     ///
     /// # Errors
     ///
@@ -271,7 +271,8 @@ impl Link {
 }
 
 impl Link {
-    /// The short form as it is shown where short forms live on `default_host`: reading it there leads back to this link.
+    /// The short form as it is shown where short forms live on `default_host`: reading it there leads back to this
+    /// link.
     pub fn shown_on(&self, default_host: &str) -> String {
         let Self {
             host, repo, number, ..
@@ -284,8 +285,8 @@ impl Link {
         }
     }
 
-    /// Says, for this process, on which host short forms live. From then on links are shown with their host when that is
-    /// not `github.com`: what is shown must be read as the same link.
+    /// Says, for this process, on which host short forms live. From then on links are shown with their host when that
+    /// is not `github.com`: what is shown must be read as the same link.
     pub fn short_forms_live_on(host: &str) {
         HOSTS_SHOWN.store(host != GITHUB, Ordering::Relaxed);
     }

@@ -38,8 +38,9 @@ pub struct Settings {
     pub floor: Duration,
     /// The wait before a request that failed is sent once more.
     pub retry_delay: Duration,
-    /// For how long a pass over what is wanted begins requests; two thirds of it are for the states of items, the rest is
-    /// for what comes after them. What it did not come to is unknown ([`Why::NotAsked`]) and comes first in the next.
+    /// For how long a pass over what is wanted begins requests; two thirds of it are for the states of items, the rest
+    /// is for what comes after them. What it did not come to is unknown ([`Why::NotAsked`]) and comes first in the
+    /// next.
     pub pass_limit: Duration,
     /// About how many bytes of answers are kept in memory for each host.
     pub cache_bytes: u64,
@@ -140,9 +141,9 @@ impl GitHub {
 
     /// Answers every question, in order, from the cache where that is fresh enough and by asking where it is not.
     ///
-    /// Takes as long as the requests do, at most [`Settings::pass_limit`] and the two tries of the last request, and as long
-    /// again when another caller's pass is under way. Dropping it loses nothing but the reply of the request that is under
-    /// way. Never fails: what could not be read is unknown.
+    /// Takes as long as the requests do, at most [`Settings::pass_limit`] and the two tries of the last request, and as
+    /// long again when another caller's pass is under way. Dropping it loses nothing but the reply of the request that
+    /// is under way. Never fails: what could not be read is unknown.
     pub async fn look(&self, asks: &[LinkAsk]) -> Vec<Answer> {
         let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();
         for (at, ask) in asks.iter().enumerate() {

@@ -64,8 +64,8 @@ pub fn token_from_gh(
     Token::new(String::from_utf8(text).ok()?.trim_end_matches(['\r', '\n'])).ok()
 }
 
-/// The variables that `gh` gets: where its configuration and its keyring are. People keep tokens under names of their own
-/// that begin as its do, so these are listed one by one.
+/// The variables that `gh` gets: where its configuration and its keyring are. People keep tokens under names of their
+/// own that begin as its do, so these are listed one by one.
 const PASSED_ON: [&str; 9] = [
     "HOME",
     "PATH",

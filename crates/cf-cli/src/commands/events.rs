@@ -17,8 +17,9 @@ use crate::render::json::EventJson;
 use crate::render::task::event_line;
 use crate::workspace;
 
-/// How often is looked, at the latest, while something is followed: what is committed wakes whoever follows, but the logs
-/// of agents, the death of a conductor and a system without inotify do not. A look at an unchanged store costs microseconds.
+/// How often is looked, at the latest, while something is followed: what is committed wakes whoever follows, but the
+/// logs of agents, the death of a conductor and a system without inotify do not. A look at an unchanged store costs
+/// microseconds.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// How many events are read at once, so that a long log is never held in memory.

@@ -79,8 +79,8 @@ impl Repository {
         Ok(found.into_iter().collect())
     }
 
-    /// Those of these files that git was told not to look at (`git update-index --assume-unchanged`, and so on) and that
-    /// are not as a commit has them. git resets the first kind when it gives up a merge.
+    /// Those of these files that git was told not to look at (`git update-index --assume-unchanged`, and so on) and
+    /// that are not as a commit has them. git resets the first kind when it gives up a merge.
     fn hidden_changes(
         &self,
         before: &str,

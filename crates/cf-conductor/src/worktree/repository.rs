@@ -115,8 +115,8 @@ impl Repository {
         })
     }
 
-    /// The same, where a person stands in another checkout of it, as `git worktree add` makes them: that is the one that
-    /// is looked at and merged into. A worktree of an attempt is none of theirs.
+    /// The same, where a person stands in another checkout of it, as `git worktree add` makes them: that is the one
+    /// that is looked at and merged into. A worktree of an attempt is none of theirs.
     ///
     /// # Errors
     ///

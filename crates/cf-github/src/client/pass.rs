@@ -45,8 +45,8 @@ struct Pass<'a> {
     until: Instant,
     /// How many older pages of comments were read.
     older: usize,
-    /// The size of requests before the first that was taken for too large without a word of GitHub's about that, as long
-    /// as no smaller one went well.
+    /// The size of requests before the first that was taken for too large without a word of GitHub's about that, as
+    /// long as no smaller one went well.
     before: Option<Chunk>,
 }
 

@@ -1,4 +1,5 @@
-//! A GitHub that lies: whatever it says, nothing is lost, nothing is asked without end, and the truth is believed again.
+//! A GitHub that lies: whatever it says, nothing is lost, nothing is asked without end, and the truth is believed
+//! again.
 
 use std::time::{Duration, Instant};
 

@@ -170,8 +170,9 @@ impl Pass<'_> {
         why
     }
 
-    /// Reads on from a page towards older comments until the want is met, or there were too many. What keeps this item's
-    /// alone from being read is within; a pass that has read enough is one such reason, and the next one goes on there.
+    /// Reads on from a page towards older comments until the want is met, or there were too many. What keeps this
+    /// item's alone from being read is within; a pass that has read enough is one such reason, and the next one goes on
+    /// there.
     ///
     /// # Errors
     ///
