@@ -144,8 +144,10 @@ impl Core {
     ) -> Result<Option<Vec<Event>>> {
         let (taken, events) = self.write(store, Durability::Full, |core, tx| {
             let again = tx.reader().attempt(attempt.id)?;
-            // Whoever was quicker may have settled it, or begun its verification under a supervisor that lives.
+            // Whoever was quicker may have settled it, which leaves it open when something of it is alive; or begun
+            // its verification under a supervisor that lives.
             let is_as_seen = again.open
+                && again.end.is_none()
                 && (again.batch, &again.supervisor, again.stage)
                     == (attempt.batch, &attempt.supervisor, attempt.stage);
             if !is_as_seen {

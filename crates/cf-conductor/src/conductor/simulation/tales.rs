@@ -7,9 +7,11 @@ use cf_core::{
     Actor, AttemptEnd, AttemptId, BatchId, EventType, Outcome, Phase, Strategy, TaskId, TaskStatus,
 };
 use cf_reconcile::FailureCause;
+use serde_json::Value;
 
 use super::world::World;
 use crate::ambient::simulated;
+use crate::conductor::recover;
 use crate::conductor::take_up::Again;
 use crate::conductor::turn::News;
 use crate::settings::{Settings, WaitForBlockers};
@@ -640,6 +642,24 @@ fn an_attempt_whose_verification_began_meanwhile_is_not_taken_over() {
     turn(&mut world, first);
     world.crash(first);
     assert!(runs(&world, 0));
+    let mut core = world.conductors[second].core.take().unwrap();
+    assert!(core.take_over(&mut world.store, &seen).unwrap().is_none());
+    world.conductors[second].core = Some(core);
+}
+
+#[test]
+fn an_attempt_that_was_settled_as_unclean_meanwhile_is_not_taken_over() {
+    let mut world = world(1, &[]);
+    let first = begin(&mut world, &[0], parallel());
+    let second = begin(&mut world, &[0], parallel());
+    world.crash(first);
+    let seen = open_attempt(&world, 0);
+    let unclean = recover::failed(AttemptEnd::Unclean, None, String::new(), Value::Null);
+    world
+        .store
+        .write(&Actor::System, |tx| tx.end_attempt(seen.id, &unclean))
+        .unwrap();
+    assert!(open_attempt(&world, 0).open, "something of it is alive");
     let mut core = world.conductors[second].core.take().unwrap();
     assert!(core.take_over(&mut world.store, &seen).unwrap().is_none());
     world.conductors[second].core = Some(core);
