@@ -237,10 +237,11 @@ pub(crate) enum EventsCommand {
     /// Remove old events that nothing rests on any more
     #[command(
         after_help = "Nothing is ever removed by itself. What stays, however old it is: the events of batches that have \
-                            not ended; what people said, set, created and deleted; the actions of sources; the outcome of \
-                            each task in each batch; the newest status and the newest attempt of each task. So status, \
-                            report and explain tell what they told before. It may be done while a batch runs, and be \
-                            cut short: what is gone is gone, and the next call goes on."
+                            not ended, and the changed dependencies and links of their tasks; what people said, set, \
+                            created and deleted; the actions of sources; the outcome of each task in each batch; the newest \
+                            status and the newest attempt of each task. So status, report and explain tell what they told \
+                            before. It may be done while a batch runs, and be cut short: what is gone is gone, and the next \
+                            call goes on."
     )]
     Prune(PruneArgs),
 }

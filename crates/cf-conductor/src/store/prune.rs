@@ -3,6 +3,7 @@
 //! | what stays, however old it is                                       | because                             |
 //! |---------------------------------------------------------------------|-------------------------------------|
 //! | every event of a batch that has not ended                           | its conductor may need it           |
+//! | changed dependencies and links of the tasks of such a batch         | its conductor may not have read it  |
 //! | what people said and set; what was created, edited, deleted         | nothing else tells it               |
 //! | what was kept as stale; the course of batches as a whole            | nothing else tells it               |
 //! | the actions of sources                                              | status and reports show them        |
@@ -44,6 +45,9 @@ const KEPT: &str = "CASE \
         'ATTEMPT_CLEANED', 'SOURCE_UNAVAILABLE', 'SOURCE_AVAILABLE', 'SOURCE_NOTICE') \
         OR (e.type = 'TASK_STATUS_CHANGED' AND e.actor = 'cli') THEN 'said' \
     WHEN e.batch IS NOT NULL AND EXISTS (SELECT 1 FROM batch AS b WHERE b.id = e.batch \
+        AND b.status IN ('PENDING', 'RUNNING')) THEN 'unfinished' \
+    WHEN e.type IN ('TASK_DEPENDENCY_CHANGED', 'TASK_LINKED', 'TASK_UNLINKED') AND EXISTS (SELECT 1 \
+        FROM batch_task AS p JOIN batch AS b ON b.id = p.batch WHERE p.task = e.task \
         AND b.status IN ('PENDING', 'RUNNING')) THEN 'unfinished' \
     WHEN e.batch IS NOT NULL AND coalesce(json_extract(e.data, '$.action'), json_extract(e.data, '$.intent')) \
         IS NOT NULL THEN 'action' \
@@ -90,7 +94,7 @@ impl Pruned {
 pub enum Kept {
     /// People said or did it, or nothing else tells it.
     Said,
-    /// Its batch has not ended.
+    /// Its batch has not ended, or it is about the dependencies or links of a task of such a batch.
     Unfinished,
     /// A source acted.
     Action,
@@ -131,7 +135,9 @@ impl Kept {
             Self::Said => {
                 "said or done by people, created, edited, deleted, or about a batch as a whole"
             }
-            Self::Unfinished => "of batches that have not ended",
+            Self::Unfinished => {
+                "of batches that have not ended, and the links and dependencies of their tasks"
+            }
             Self::Action => "actions of sources, which status and reports show",
             Self::Outcome => "outcomes of tasks in their batches",
             Self::Status => "the newest status of each task",

@@ -184,3 +184,53 @@ fn an_agent_may_not() {
         "{refused}"
     );
 }
+
+/// Those events carry no batch, and a conductor that was stopped for a while has yet to read them.
+#[test]
+fn changed_dependencies_and_links_stay_while_a_batch_has_the_task() {
+    let (mut store, task) = store();
+    let spec = TaskSpec {
+        title: "another".to_owned(),
+        ..TaskSpec::default()
+    };
+    let other = store.write(&Actor::Cli, |tx| tx.add_task(&spec)).unwrap();
+    let news = [
+        EventType::TaskDependencyChanged,
+        EventType::TaskLinked,
+        EventType::TaskUnlinked,
+    ];
+    for of in [task, other] {
+        store
+            .write(&Actor::Cli, |tx| {
+                for kind in news {
+                    tx.append(Event::new(kind).task(of))?;
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+    store
+        .write(&Actor::Cli, |tx| tx.add_task(&spec).map(drop))
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    let left = |store: &Store, of| {
+        let events = store.read(|reader| reader.event_list(&EventFilter::default()));
+        let events = events.unwrap();
+        let is_news = |event: &&Event| event.kind.known().is_some_and(|kind| news.contains(&kind));
+        events
+            .iter()
+            .filter(is_news)
+            .filter(|event| event.task == Some(of))
+            .count()
+    };
+    store.prune(&Actor::Cli, NOTHING_KEPT).unwrap();
+    assert_eq!((left(&store, task), left(&store, other)), (3, 0));
+    store
+        .write(&Actor::System, |tx| {
+            tx.end_batch(batch_id(2), BatchStatus::Completed, 0)
+        })
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    store.prune(&Actor::Cli, NOTHING_KEPT).unwrap();
+    assert_eq!(left(&store, task), 0, "nobody has it in hand any more");
+}
