@@ -265,6 +265,34 @@ fn the_folder_of_an_attempt_that_never_came_is_removed() {
     assert_eq!(folders().len(), 3, "what is not used goes with the batch");
 }
 
+/// An agent can make one, and what it leads to may be anybody's.
+#[test]
+fn behind_a_link_nothing_is_a_leftover() {
+    let ws = workspace();
+    let outside = empty_folder();
+    for name in ["one/__init__.py", "two/cf.17"] {
+        old(&outside, name);
+    }
+    let link = |to: &str, at: &str| {
+        let at = ws.root().join(at);
+        let _ = fs::remove_dir_all(&at);
+        fs::create_dir_all(at.parent().expect("it lies in the root")).expect("the root is ours");
+        std::os::unix::fs::symlink(outside.root().join(to), &at).expect("the root is ours");
+        // A link has no other age than its own.
+        let long_ago = std::process::Command::new("touch")
+            .args(["-h", "-d", "1 hour ago"])
+            .arg(&at)
+            .status();
+        assert!(long_ago.is_ok_and(|status| status.success()));
+    };
+    link("one", ".cf/attempts/00000000-0000-4000-8000-000000000001");
+    link("two", ".cf/bin");
+    let cleaned = ws.cf(["doctor", "--fix", "--json"]).json();
+    assert_eq!(findings(&cleaned, "leftovers"), ["ok: none"]);
+    assert!(outside.exists("one/__init__.py"));
+    assert!(outside.exists("two/cf.17"));
+}
+
 #[test]
 fn a_worktree_is_removed_only_when_nothing_would_be_lost_with_it() {
     let ws = workspace().git();

@@ -450,7 +450,7 @@ fn files(made: Option<Files>, folder: &Path) -> Result<Files, LaunchError> {
         Some(files) => files.remove(),
         None => {}
     }
-    Files::make(folder.to_owned()).map_err(|source| LaunchError::File {
+    Files::make_in_place(folder.to_owned()).map_err(|source| LaunchError::File {
         what: "make the files of the attempt in",
         path: folder.to_owned(),
         source,

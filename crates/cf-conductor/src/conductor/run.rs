@@ -216,6 +216,8 @@ struct Conductor<'a> {
     trees: Trees,
     /// What was made for attempts that are still to come.
     ahead: Ahead,
+    /// When the next is made: not right after one could not be.
+    ahead_from: Duration,
     /// Attempts of dead supervisors whose remains are being stopped: a note tells when they are gone.
     sweeping: BTreeSet<AttemptId>,
     _lock: BatchLock,
@@ -302,6 +304,7 @@ impl<'a> Conductor<'a> {
             arrivals: Vec::new(),
             trees: Trees::default(),
             ahead: Ahead::new(),
+            ahead_from: Duration::ZERO,
             sweeping: BTreeSet::new(),
             _lock: lock,
         })

@@ -1,6 +1,7 @@
 //! Files that nobody needs any more, and their removal.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -116,7 +117,7 @@ pub(super) fn look(
         for (path, name) in old_entries(workspace.attempts()) {
             if let Ok(id) = name.parse::<AttemptId>()
                 && !reader.has_attempt(id)?
-                && is_of_nobody(&path)
+                && inside::Folder::at(&path).is_ok_and(|folder| of_nobody(&folder).is_some())
             {
                 let what = "folder of an attempt that never came";
                 add(path, what, Kind::Attempt);
@@ -143,7 +144,7 @@ fn homes(workspace: &Workspace) -> Vec<(PathBuf, AttemptId)> {
         .into_iter()
         .filter_map(|(folder, name)| {
             let home = folder.join("home");
-            let is_there = home.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+            let is_there = inside::Folder::at(&home).is_ok();
             Some((home, name.parse().ok()?)).filter(|_| is_there)
         })
         .collect()
@@ -164,8 +165,12 @@ fn is_over(reader: &Reader<'_>, attempt: AttemptId) -> Result<bool> {
     Ok(is_done && reader.open_attempts_of(task)?.is_empty())
 }
 
-/// What lies in a folder for longer than a moment, with its name.
+/// What lies in a folder for longer than a moment, with its name. Behind a link in the folder's place lies nothing of
+/// the workspace.
 fn old_entries(folder: PathBuf) -> Vec<(PathBuf, String)> {
+    if inside::Folder::at(&folder).is_err() {
+        return Vec::new();
+    }
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -210,7 +215,7 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
             };
         }
         Kind::Home(attempt) => return remove_home(workspace, path, *attempt),
-        Kind::Link => fs::remove_file(path).map(|()| true),
+        Kind::Link => remove_link(path),
         Kind::Copy => remove_copy(path),
         Kind::Attempt => remove_attempt(path),
     };
@@ -252,25 +257,34 @@ fn remove_copy(path: &Path) -> io::Result<bool> {
     fs::remove_dir_all(path).map(|()| true)
 }
 
-/// Whether nothing but empty files lies in the folder.
-fn is_of_nobody(path: &Path) -> bool {
-    let is_empty = |entry: io::Result<fs::DirEntry>| {
-        entry
-            .and_then(|entry| entry.metadata())
-            .is_ok_and(|meta| meta.is_file() && meta.len() == 0)
-    };
-    fs::read_dir(path).is_ok_and(|mut entries| entries.all(is_empty))
+/// The names of what lies in a folder that holds nothing but empty files. Agents could put a link in its place, and
+/// what that leads to is somebody's.
+fn of_nobody(folder: &inside::Folder) -> Option<Vec<OsString>> {
+    let names = folder.names().ok()?;
+    names
+        .iter()
+        .all(|name| folder.is_empty_file(name))
+        .then_some(names)
 }
 
 /// Removes the folder of an attempt that never came, unless something was put there. Returns whether it is gone.
 fn remove_attempt(path: &Path) -> io::Result<bool> {
-    if !is_of_nobody(path) {
+    let folder = inside::Folder::at(path)?;
+    let Some(names) = of_nobody(&folder) else {
         return Ok(false);
+    };
+    for name in names {
+        folder.remove_file(name)?;
     }
-    for entry in fs::read_dir(path)? {
-        fs::remove_file(entry?.path())?;
-    }
-    fs::remove_dir(path).map(|()| true)
+    inside::remove_folder(path).map(|()| true)
+}
+
+/// Removes a link, in the folder that was looked into and not in one that a link leads to.
+fn remove_link(path: &Path) -> io::Result<bool> {
+    let around = inside::Folder::at(path.parent().unwrap_or(path))?;
+    around
+        .remove_file(path.file_name().unwrap_or_default())
+        .map(|()| true)
 }
 
 #[cfg(test)]

@@ -5,13 +5,15 @@
 //! on is gone folder by folder, each opened relative to the one before and none through a link. What stands above
 //! `.cf` is the user's own business, and links there are followed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, mkdirat, open as open_path, openat, renameat, symlinkat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, open as open_path, openat, renameat,
+    statat, symlinkat, unlinkat,
 };
 
 use super::FOLDER;
@@ -52,17 +54,60 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
 pub(crate) struct Folder(OwnedFd);
 
 impl Folder {
-    /// Makes the folder as [`make_folder`] does, and opens it.
+    /// Makes a folder for its owner only, and opens it. It stays only when it could be opened.
     ///
     /// # Errors
     ///
-    /// It cannot be made or opened, or there is a link on the way or in its place.
+    /// It cannot be made or opened, something has its place already, or there is a link on the way.
     pub(crate) fn make(path: &Path) -> io::Result<Self> {
         let (folder, name) = way_to(path)?;
-        match mkdirat(&folder, name, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => step(&folder, name, path).map(Self),
-            Err(error) => Err(error.into()),
+        mkdirat(&folder, name, Mode::RWXU)?;
+        step(&folder, name, path).map(Self).inspect_err(|_| {
+            let _ = unlinkat(&folder, name, AtFlags::REMOVEDIR);
+        })
+    }
+
+    /// Opens a folder that is there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or there is a link on the way or in its place.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        open(path, WAY, Mode::empty()).map(Self)
+    }
+
+    /// The names of what lies in it, in no order.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
         }
+        Ok(names)
+    }
+
+    /// Whether a name in it is that of a regular file that holds nothing. A link is none.
+    pub(crate) fn is_empty_file(&self, name: &OsStr) -> bool {
+        statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|meta| {
+            FileType::from_raw_mode(meta.st_mode) == FileType::RegularFile && meta.st_size == 0
+        })
+    }
+
+    /// Whether it is what stands at a path now: nobody has moved it, or put something in its place.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        let now = way_to(path)
+            .and_then(|(folder, name)| Ok(statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?));
+        let (Ok(now), Ok(own)) = (now, fstat(&self.0)) else {
+            return false;
+        };
+        (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
     }
 
     /// Opens a file in it, as [`open`] does.
@@ -80,9 +125,35 @@ impl Folder {
     /// # Errors
     ///
     /// It cannot be removed.
-    pub(crate) fn remove_file(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.0, name, AtFlags::empty())?)
+    pub(crate) fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name.as_ref(), AtFlags::empty())?)
     }
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Frees a path of whatever stands there, a folder with all that lies in it too. Its place is free also when not all of
+/// it can be removed; what is left then has the name `beside` in the same folder.
+///
+/// # Errors
+///
+/// It stays where it is, or there is a link on the way.
+pub(crate) fn clear(path: &Path, beside: &str) -> io::Result<()> {
+    let (folder, name) = way_to(path)?;
+    match renameat(&folder, name, &folder, beside) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    if unlinkat(&folder, beside, AtFlags::empty()).is_err() {
+        let held = format!("/proc/self/fd/{}/{beside}", folder.as_raw_fd());
+        let _ = std::fs::remove_dir_all(held);
+    }
+    Ok(())
 }
 
 /// Removes a folder that is empty.
@@ -201,7 +272,8 @@ mod tests {
         fs::create_dir_all(dir.path().join(".cf")).unwrap();
         fs::create_dir(&outside).unwrap();
         let folder = Folder::make(&at).unwrap();
-        Folder::make(&at).unwrap();
+        assert!(Folder::make(&at).is_err(), "it is there already");
+        assert!(folder.names().unwrap().is_empty());
         let mode = Mode::RUSR | Mode::WUSR;
         folder.open("a", NEW, mode).unwrap();
         symlink(outside.join("b"), at.join("b")).unwrap();
@@ -209,12 +281,39 @@ mod tests {
         assert!(!outside.join("b").exists());
 
         assert!(remove_folder(&at).is_err());
+        let mut names = folder.names().unwrap();
+        names.sort();
+        assert_eq!(names, ["a", "b"]);
+        fs::write(outside.join("b"), "").unwrap();
+        assert!(folder.is_empty_file("a".as_ref()));
+        assert!(!folder.is_empty_file("b".as_ref()), "a link to one is none");
+        fs::remove_file(outside.join("b")).unwrap();
         folder.remove_file("a").unwrap();
         folder.remove_file("b").unwrap();
         remove_folder(&at).unwrap();
         symlink(&outside, &at).unwrap();
         assert!(remove_folder(&at).is_err());
+        assert!(Folder::at(&at).is_err());
+        assert!(!folder.is_at(&at));
         assert!(outside.exists());
+    }
+
+    #[test]
+    fn what_stands_in_a_place_goes_and_what_a_link_leads_to_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (at, outside) = (dir.path().join(".cf/x"), dir.path().join("outside"));
+        fs::create_dir_all(outside.join("in")).unwrap();
+        fs::create_dir(dir.path().join(".cf")).unwrap();
+        clear(&at, "y").unwrap();
+        symlink(&outside, &at).unwrap();
+        clear(&at, "y").unwrap();
+        fs::create_dir_all(at.join("deep/er")).unwrap();
+        symlink(&outside, at.join("deep/link")).unwrap();
+        clear(&at, "y").unwrap();
+        fs::write(&at, "a file").unwrap();
+        clear(&at, "y").unwrap();
+        assert!(outside.join("in").exists());
+        assert_eq!(fs::read_dir(dir.path().join(".cf")).unwrap().count(), 0);
     }
 
     #[test]

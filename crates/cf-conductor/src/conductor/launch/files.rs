@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fstat, lstat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat};
 
 use crate::workspace::inside;
 
@@ -27,28 +27,49 @@ pub(in crate::conductor) struct Files {
 }
 
 impl Files {
-    /// Makes the folder and the files, which only their owner can read. What is in the files goes; a link in the place
-    /// of one is not followed.
+    /// Makes the folder, which must not be there, and the files, which only their owner can read. Nothing stays when
+    /// one of them cannot be made.
     pub(in crate::conductor) fn make(path: PathBuf) -> io::Result<Self> {
         let folder = inside::Folder::make(&path)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NONBLOCK;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = |name| {
             let file = folder.open(name, flags, Mode::RUSR | Mode::WUSR)?;
             Ok::<_, io::Error>(File::from(file))
         };
-        Ok(Self {
-            prompt: file(PROMPT)?,
-            context: file(CONTEXT)?,
-            path,
-            folder,
-        })
+        match file(PROMPT).and_then(|prompt| Ok((prompt, file(CONTEXT)?))) {
+            Ok((prompt, context)) => Ok(Self {
+                path,
+                folder,
+                prompt,
+                context,
+            }),
+            Err(error) => {
+                remove(&path, &folder);
+                Err(error)
+            }
+        }
     }
 
-    /// Whether both files are still what stands under their names, empty and their owner's alone: an agent of another
-    /// attempt may have removed them, written into them, or put something in their place.
+    /// Makes them in place of whatever stands there: nothing of it is an attempt's that has not begun.
+    pub(super) fn make_in_place(path: PathBuf) -> io::Result<Self> {
+        let beside = format!("not-{}", crate::ambient::fresh_id());
+        inside::clear(&path, &beside)?;
+        Self::make(path)
+    }
+
+    /// Whether the folder is still what stands at its path and holds nothing but both files, and these are still what
+    /// stands under their names, empty and their owner's alone. An agent of another attempt may have written into
+    /// them, or put something in their place or beside them, which the agent of this one would take for its own.
     pub(super) fn are_as_made(&self) -> bool {
-        is_as_made(&self.path.join(PROMPT), &self.prompt)
-            && is_as_made(&self.path.join(CONTEXT), &self.context)
+        let holds_both_only = || {
+            self.folder.names().is_ok_and(|names| {
+                names.len() == 2 && names.iter().all(|name| name == PROMPT || name == CONTEXT)
+            })
+        };
+        self.folder.is_at(&self.path)
+            && holds_both_only()
+            && is_as_made(&self.folder, PROMPT, &self.prompt)
+            && is_as_made(&self.folder, CONTEXT, &self.context)
     }
 
     /// Writes the prompt into its file, which is empty: what an agent may have added to it is looked for before.
@@ -58,15 +79,20 @@ impl Files {
 
     /// Removes what was made and is not used. What cannot be removed harms nobody.
     pub(in crate::conductor) fn remove(self) {
-        for name in [PROMPT, CONTEXT] {
-            let _ = self.folder.remove_file(name);
-        }
-        let _ = inside::remove_folder(&self.path);
+        remove(&self.path, &self.folder);
     }
 }
 
-fn is_as_made(path: &Path, file: &File) -> bool {
-    let (Ok(named), Ok(open)) = (lstat(path), fstat(file)) else {
+fn remove(path: &Path, folder: &inside::Folder) {
+    for name in [PROMPT, CONTEXT] {
+        let _ = folder.remove_file(name);
+    }
+    let _ = inside::remove_folder(path);
+}
+
+fn is_as_made(folder: &inside::Folder, name: &str, file: &File) -> bool {
+    let named = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    let (Ok(named), Ok(open)) = (named, fstat(file)) else {
         return false;
     };
     (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino)
@@ -99,7 +125,91 @@ mod tests {
         fs::rename(at.join(CONTEXT), at.join("kept")).unwrap();
         std::os::unix::fs::symlink(at.join("kept"), at.join(CONTEXT)).unwrap();
         assert!(!files.are_as_made());
-        assert!(Files::make(at).is_err());
+        assert!(Files::make(at.clone()).is_err());
+        assert!(Files::make_in_place(at.clone()).unwrap().are_as_made());
+        assert_eq!(fs::read_dir(dir.path().join(".cf")).unwrap().count(), 1);
+    }
+
+    /// What is planted is what the agent of the attempt would take for its own: a home, or a file in place of its script.
+    #[test]
+    fn a_folder_that_an_agent_put_something_into_or_replaced_is_not_as_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join(".cf/attempt");
+        let theirs = dir.path().join("theirs");
+        fs::create_dir(dir.path().join(".cf")).unwrap();
+        fs::write(&theirs, "theirs").unwrap();
+        let plant: [&dyn Fn(); 4] = [
+            &|| fs::create_dir(at.join("home")).unwrap(),
+            &|| fs::hard_link(&theirs, at.join("run")).unwrap(),
+            &|| {
+                fs::rename(&at, dir.path().join("moved")).unwrap();
+                std::os::unix::fs::symlink(dir.path().join("moved"), &at).unwrap();
+            },
+            &|| {
+                fs::create_dir(dir.path().join("own")).unwrap();
+                for name in [PROMPT, CONTEXT] {
+                    fs::rename(at.join(name), dir.path().join("own").join(name)).unwrap();
+                }
+                fs::remove_dir(&at).unwrap();
+                fs::rename(dir.path().join("own"), &at).unwrap();
+            },
+        ];
+        for (nth, plant) in plant.iter().enumerate() {
+            let files = Files::make(at.clone()).unwrap();
+            assert!(files.are_as_made());
+            plant();
+            assert!(!files.are_as_made(), "{nth}");
+            files.remove();
+            let files = Files::make_in_place(at.clone()).unwrap();
+            assert!(files.are_as_made(), "{nth}");
+            assert_eq!(fs::read_dir(&at).unwrap().count(), 2, "{nth}");
+            files.remove();
+        }
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "theirs");
+        assert_eq!(fs::read_dir(dir.path().join(".cf")).unwrap().count(), 0);
+    }
+
+    /// Set in a process that has no more than so many descriptors to spare.
+    const SPARE: &str = "CF_TEST_SPARE";
+
+    #[test]
+    fn what_cannot_be_made_whole_leaves_nothing() {
+        let Ok(spare) = std::env::var(SPARE) else {
+            for spare in 1..=3 {
+                let ended = std::process::Command::new(std::env::current_exe().unwrap())
+                    .args(["--exact", "--test-threads=1"])
+                    .arg(
+                        "conductor::launch::files::tests::what_cannot_be_made_whole_leaves_nothing",
+                    )
+                    .env(SPARE, spare.to_string())
+                    .output()
+                    .unwrap();
+                let said = String::from_utf8_lossy(&ended.stdout);
+                assert!(
+                    ended.status.success() && said.contains("1 passed"),
+                    "{spare}: {said}"
+                );
+            }
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join(".cf/attempt");
+        fs::create_dir(dir.path().join(".cf")).unwrap();
+        // New descriptors get the lowest number that is free.
+        let next = std::os::fd::AsRawFd::as_raw_fd(&File::open("/dev/null").unwrap());
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let most = u64::try_from(next).unwrap() + spare.parse::<u64>().unwrap();
+        let set = |current| {
+            let limit = rustix::process::Rlimit { current, ..limit };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+        };
+        set(Some(most));
+        let made = Files::make(at.clone());
+        set(limit.current);
+        // The folder around it is closed by then, and three are kept.
+        assert_eq!(made.is_ok(), spare == "3");
+        drop(made.map(Files::remove));
+        assert!(!at.exists());
     }
 
     #[test]

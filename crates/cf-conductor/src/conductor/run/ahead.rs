@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use cf_core::AttemptId;
 
+use super::super::begin::TICK;
 use super::super::launch::Files;
 use super::Conductor;
 use crate::schedule::Mode;
@@ -17,20 +18,37 @@ const MOST: usize = 4;
 impl Conductor<'_> {
     /// Makes what the next attempts need of files, as far as there are tasks for them.
     pub(super) fn make_ahead(&mut self) {
-        if self.core.schedule.mode() == Mode::Closing || self.only_pass {
+        self.drop_ahead();
+        if self.core.schedule.mode() == Mode::Closing
+            || self.only_pass
+            || self.core.clock < self.ahead_from
+        {
             return;
         }
         let most = MOST.min(self.core.schedule.slots());
         let wanted = self.core.schedule.upcoming(most).count();
         while self.core.fresh.len() < wanted {
             let attempt = AttemptId(crate::ambient::fresh_id());
-            // Whatever is wrong, the start of the attempt will tell.
             let Ok(files) = Files::make(self.setup.workspace.folder_of(attempt)) else {
+                // Whatever is wrong, the start of the attempt will tell; until then it is hardly better.
+                self.ahead_from = self.core.clock + TICK;
                 return;
             };
             self.ahead.insert(attempt, files);
             self.core.fresh.push(attempt);
             crate::fault::point("folder.made");
+        }
+    }
+
+    /// Removes what was made for attempts that ended before their agents could start: without a worktree, or since a
+    /// person has to decide something first.
+    fn drop_ahead(&mut self) {
+        let core = &self.core;
+        let is_over = |attempt: &AttemptId, _: &mut Files| {
+            !core.fresh.contains(attempt) && !core.by_attempt.contains_key(attempt)
+        };
+        for (_, files) in self.ahead.extract_if(is_over) {
+            files.remove();
         }
     }
 
