@@ -296,6 +296,36 @@ fn a_conflict_of_dependencies_blocks_the_task_with_a_question_that_names_the_fil
     assert_eq!(in_commit(&ws, "cf/c", "README"), "b\n");
 }
 
+/// The folder of an attempt, and three descriptors of it, are held from before its worktree is made.
+#[test]
+fn of_attempts_whose_worktrees_cannot_be_made_nothing_is_held() {
+    let ws = repository();
+    let root = ws.root().display().to_string();
+    ws.add("a", "echo a > README");
+    ws.add("b", "echo b > README");
+    ws.add("w", &waiter(&format!("{root}/w")));
+    let conflicting: Vec<String> = (0..12).map(|nth| format!("c{nth}")).collect();
+    for key in &conflicting {
+        ws.task(key).run("true").after("a").after("b").add();
+    }
+    let mut all = vec!["w", "a", "b"];
+    all.extend(conflicting.iter().map(String::as_str));
+    all.extend(["--strategy", "parallel", "--max-parallel", "3"]);
+    let batch = ws.start(all);
+    ws.wait_for_pid("w.pid");
+    for key in &conflicting {
+        ws.wait_until("its question", || ws.status(key) == "BLOCKED");
+    }
+    let held = || {
+        let folders = std::fs::read_dir(ws.root().join(".cf/attempts")).expect("it is there");
+        folders.count()
+    };
+    // Those of the three that started.
+    ws.wait_until("what is not needed is gone", || held() == 3);
+    ws.touch("w.go");
+    batch.wait().code(4);
+}
+
 #[test]
 fn a_resume_keeps_isolation_and_base() {
     let ws = crate::empty_folder().git().init();
