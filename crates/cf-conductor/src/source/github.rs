@@ -254,16 +254,25 @@ fn deciding<'s, 'r>(seen: &'s [Seen<'r>], decision: &Decision) -> Option<&'s See
         }),
         Reason::IssueClosedAsNotPlanned => last(&|state| state == LinkState::Issue(I::NotPlanned)),
         Reason::IssueClosedAsDuplicate => last(&|state| state == LinkState::Issue(I::Duplicate)),
-        Reason::IssueReopened => seen
-            .iter()
-            .find(|seen| state(seen) == LinkState::Issue(I::Open)),
-        Reason::PullRequestReopened => seen.iter().find(|seen| {
+        Reason::IssueReopened => reopened(seen, &|state| state == LinkState::Issue(I::Open)),
+        Reason::PullRequestReopened => reopened(seen, &|state| {
             matches!(
-                state(seen),
+                state,
                 LinkState::PullRequest(PullRequestState::Open | PullRequestState::Draft)
             )
         }),
         Reason::NewComments(_) => seen.iter().find(|seen| seen.observation.new_comments > 0),
         _ => seen.first(),
     }
+}
+
+/// The link that was reopened: of several that are open, the one that changed last.
+fn reopened<'s, 'r>(
+    seen: &'s [Seen<'r>],
+    is_open: &dyn Fn(LinkState) -> bool,
+) -> Option<&'s Seen<'r>> {
+    seen.iter()
+        .rev()
+        .filter(|seen| is_open(seen.observation.state))
+        .max_by_key(|seen| seen.updated_at)
 }

@@ -350,18 +350,32 @@ impl Reader<'_> {
             .doing("read who set a task ready")
     }
 
-    /// The event with which a tracker's reopening put a task back into the queue last.
+    /// The event with which the reopening of a link's item put its task back into the queue last. An event that does not
+    /// say what was reopened counts for every link of its task.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
-    pub fn requeued_by_tracker(&self, task: TaskId) -> Result<Option<u64>> {
+    pub fn requeued_by_tracker(&self, row: &LinkRow) -> Result<Option<u64>> {
+        // What a link was made for may not be what it points at.
+        let at = [LinkKind::Issue, LinkKind::Pr].map(|kind| {
+            let link = Link {
+                kind,
+                ..row.link.clone()
+            };
+            link.url()
+        });
         self.conn
             .prepare_cached(
                 "SELECT seq FROM event WHERE task = ?1 AND type = 'BATCH_TASK_REQUEUED' \
-                 AND json_extract(data, '$.source') = 'github' ORDER BY seq DESC LIMIT 1",
+                 AND json_extract(data, '$.source') = 'github' \
+                 AND coalesce(json_extract(data, '$.evidence.url') COLLATE NOCASE IN (?2, ?3), 1) \
+                 ORDER BY seq DESC LIMIT 1",
             )
-            .and_then(|mut s| s.query_row([task.to_string()], |row| row.get(0)).optional())
+            .and_then(|mut s| {
+                s.query_row((row.task.to_string(), &at[0], &at[1]), |row| row.get(0))
+                    .optional()
+            })
             .doing("read who put a task back into the queue")
     }
 

@@ -109,7 +109,11 @@ impl Arriving<'_> {
                             .with("url", row.link.url())
                             .with(
                                 "text",
-                                format!("{} {}; the task goes on without it", row.link, gone.how),
+                                format!(
+                                    "{} {}; the task goes on without it",
+                                    row.link.shown_on("github.com"),
+                                    gone.how
+                                ),
                             ),
                     )?;
                 }

@@ -29,7 +29,8 @@ impl Closing {
             ItemState::Merged { .. } => "merged",
         };
         let at = state.ended_at().unwrap_or(Timestamp::UNIX_EPOCH);
-        let place = link.to_string().to_ascii_lowercase();
+        // Never as it is shown here, which is another text where `GH_HOST` is: what is stored is compared with it.
+        let place = link.shown_on("github.com").to_ascii_lowercase();
         Some(Self {
             text: format!("{place} {word} {at}"),
             at,
@@ -86,10 +87,11 @@ pub(crate) fn overruled(
     };
     let forced = row.forced.map(|(at, seq)| (seq, at));
     // What acted and was undone by a reopening is over. Should it be told again all the same, then by a machine of the
-    // tracker's that does not know yet; a new closing has a time of its own, and acts.
+    // tracker's that does not know yet; a new closing has a time of its own, and acts. What closed the task's other links
+    // was not undone by it.
     let undone = match row.acted {
         None => None,
-        Some(_) => reader.requeued_by_tracker(row.task)?,
+        Some(_) => reader.requeued_by_tracker(row)?,
     };
     let undone = undone.map(|seq| (seq, Timestamp::MIN));
     Ok([by_hand, answered, forced, undone]

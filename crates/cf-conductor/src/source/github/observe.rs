@@ -37,7 +37,8 @@ pub(crate) struct Seen<'r> {
     pub ended_at: Option<Timestamp>,
     link: Cow<'r, Link>,
     state: Option<ItemState>,
-    updated_at: Option<Timestamp>,
+    /// When it changed last; nothing for what was found through another.
+    pub updated_at: Option<Timestamp>,
 }
 
 impl Seen<'_> {

@@ -11,6 +11,7 @@ use crate::github::Access;
 use crate::process::Identity;
 use crate::settings::Settings;
 use crate::store::attempt::NewAttempt;
+use crate::store::event::Event;
 use crate::store::follow::Spent;
 use crate::store::task::{Expect, TaskSpec};
 
@@ -73,9 +74,12 @@ impl Lab {
 
     /// GitHub said this, so many seconds ago.
     fn knows(&self, kind: LinkKind, state: ItemState, seconds: u64) {
-        let link = link();
+        self.knows_of(link(), kind, state, seconds);
+    }
+
+    fn knows_of(&self, link: Link, kind: LinkKind, state: ItemState, seconds: u64) {
         let item = Item {
-            node_id: "I_1".to_owned(),
+            node_id: format!("I_{}", link.number),
             kind,
             repo: link.repo.clone(),
             number: link.number,
@@ -315,6 +319,87 @@ fn what_is_pinned_counts_word_for_word() {
     assert!(to_pin(&row, &[done], overruled).is_none(), "pinned already");
     // Whoever overrules once more overrules that as well.
     assert!(dropped.is_spent(&row, Some((9, ago(100)))));
+}
+
+#[test]
+fn what_is_pinned_is_the_same_text_whatever_the_host_of_short_forms_is() {
+    // Which host that is belongs to a whole process.
+    const ALONE: &str = "CF_TEST_ALONE";
+    let name = "source::github::tests::what_is_pinned_is_the_same_text_whatever_the_host_of_short_forms_is";
+    let state = ItemState::Closed {
+        reason: CloseReason::Completed,
+        at: Some(Timestamp::UNIX_EPOCH),
+    };
+    let text = || Closing::of(&link(), &state).unwrap().text;
+    assert_eq!(text(), "o/r#12 completed 1970-01-01T00:00:00Z");
+    if std::env::var_os(ALONE).is_some() {
+        Link::short_forms_live_on("ghe.corp");
+        assert_eq!(link().to_string(), "github.com/o/r#12");
+        assert_eq!(text(), "o/r#12 completed 1970-01-01T00:00:00Z");
+        return;
+    }
+    let alone = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&alone.stdout);
+    assert!(
+        alone.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
+}
+
+/// Two issues closed and one of them reopened: what closed the other is not undone.
+#[test]
+fn a_reopening_undoes_the_closing_of_its_own_link_only() {
+    let mut lab = Lab::new();
+    let (task, batch) = (lab.task, lab.batch);
+    let other = Link {
+        number: 13,
+        ..link()
+    };
+    lab.store
+        .write(&Actor::Cli, |tx| tx.link(task, &other))
+        .unwrap();
+    let acted_at = ago(500);
+    lab.store
+        .write(&Actor::Batch(batch), |tx| {
+            tx.acted(task, acted_at)?;
+            let evidence =
+                serde_json::json!({ "kind": "link", "url": link().url(), "state": "open" });
+            tx.append(
+                Event::new(cf_core::EventType::BatchTaskRequeued)
+                    .task(task)
+                    .batch(batch)
+                    .with("source", "github")
+                    .with("evidence", evidence),
+            )
+        })
+        .unwrap();
+    let shut = |reason, seconds| ItemState::Closed {
+        reason,
+        at: Some(ago(seconds)),
+    };
+    lab.knows_of(other, LinkKind::Issue, closed(600), 3);
+    let rows = lab.store.read(|reader| reader.link_rows(task)).unwrap();
+    let undone = |row| {
+        lab.store
+            .read(|reader| closing::overruled(reader, row, None))
+            .unwrap()
+            .is_some()
+    };
+    assert_eq!(
+        rows.iter().map(undone).collect::<Vec<_>>(),
+        [true, false],
+        "{rows:?}"
+    );
+    // Closed anew, as not planned; the other one is still completed.
+    lab.knows(LinkKind::Issue, shut(CloseReason::NotPlanned, 60), 1);
+    assert_eq!(
+        lab.check(Believed::Queued, None),
+        [(ReconcileAction::Skip, "issue closed".to_owned())]
+    );
 }
 
 #[test]
