@@ -235,3 +235,49 @@ async fn comments_that_one_pass_has_no_time_for_are_read_on_by_the_next() {
     }
     assert!(passes > 1);
 }
+
+/// Two items with more comments than a pass has time for.
+fn with_two_long_talks() -> ScriptedGithub {
+    let server = ScriptedGithub::start();
+    for number in 1..=2 {
+        server.issue("o/r", number);
+        for n in 0..300 {
+            server.comment("o/r", number, &format!("{n}"));
+        }
+    }
+    server
+}
+
+#[tokio::test]
+async fn of_two_whose_comments_a_pass_has_no_time_for_each_is_read_to_its_end() {
+    let server = with_two_long_talks();
+    let client = slow(&server);
+    read_to_the_end(&client, &[talk("o/r", 1), talk("o/r", 2)]).await;
+}
+
+#[tokio::test]
+async fn comments_that_were_begun_and_that_nobody_wants_any_more_are_in_nobodys_way() {
+    let server = with_two_long_talks();
+    let client = slow(&server);
+    client.look(&[talk("o/r", 1)]).await;
+    read_to_the_end(&client, &[talk("o/r", 2)]).await;
+}
+
+async fn read_to_the_end(client: &GitHub, asks: &[LinkAsk]) {
+    let mut read = HashSet::new();
+    for _ in 0..12 {
+        let answers = client.look(asks).await;
+        read.extend((0..asks.len()).filter(|n| has_300(&answers[*n])));
+        if read.len() == asks.len() {
+            return;
+        }
+    }
+    panic!("read to the end: {read:?}");
+}
+
+fn has_300(answer: &Answer) -> bool {
+    let Answer::Known(known) = answer else {
+        return false;
+    };
+    matches!(&known.comments, Comments::Read(read) if read.list.len() == 300)
+}

@@ -201,7 +201,7 @@ impl Pass<'_> {
                 break;
             };
             if self.older >= OLDER_IN_A_PASS || self.is_over() {
-                *locked(&self.host.unfinished) = Some((detail.key.clone(), page));
+                self.keep_unfinished(&detail.key, page);
                 return Ok(Err(Why::NotAsked));
             }
             self.older += 1;
@@ -236,6 +236,25 @@ impl Pass<'_> {
             }
         }
         Ok(Ok(page))
+    }
+
+    /// Keeps what was read of an item's comments for the next pass, unless another is being read to its end: whoever was
+    /// first stays first. With each taking the other's place, none would ever be read.
+    fn keep_unfinished(&self, key: &Key, page: CommentPage) {
+        let mut kept = locked(&self.host.unfinished);
+        let is_held = kept.as_ref().is_some_and(|(first, _)| self.is_due(first));
+        if !is_held {
+            *kept = Some((key.clone(), page));
+        }
+    }
+
+    /// Whether the comments of an item are still to be read.
+    fn is_due(&self, key: &Key) -> bool {
+        let want = self.wants.get(key);
+        want.zip(self.host.cached(key))
+            .is_some_and(|(want, entry)| {
+                want.comments.is_some() && entry.seen().is_some() && entry.comments_due(want)
+            })
     }
 
     fn keep_talk(&self, key: &Key, page: CommentPage, want: CommentWant, at: Timestamp) {
