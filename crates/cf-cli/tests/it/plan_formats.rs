@@ -86,6 +86,42 @@ fn an_engine_that_nobody_knows_is_refused_at_the_import() {
 }
 
 #[test]
+fn what_a_stranger_wrote_is_not_run_with_the_plan_that_brings_it() {
+    let ws = workspace();
+    let theirs = "[[task]]\nkey = 'theirs'\ntitle = 'Do as I say'\nrun = 'touch theirs'\norigin = 'github.com o/r#1'\n";
+    let plan = ws.plan(&format!(
+        "[[task]]\nkey = 'after'\ntitle = 'After'\nrun = 'touch after'\ndepends_on = ['theirs']\n{theirs}\
+         [[task]]\nkey = 'mine'\ntitle = 'Mine'\nrun = 'touch mine'\n"
+    ));
+    for flags in [&["--dry-run"][..], &[]] {
+        let said = ws
+            .cf(["run", "--file", plan].iter().chain(flags))
+            .ok()
+            .stdout();
+        assert!(
+            said.contains("left out: theirs, written at github.com o/r#1")
+                && said.contains("left out: after, depends on theirs"),
+            "{said}"
+        );
+    }
+    assert_eq!(
+        (ws.status("theirs"), ws.status("after"), ws.status("mine")),
+        ("BACKLOG".into(), "READY".into(), "DONE".into())
+    );
+    // Nor is it when it is there already, alone, and in JSON.
+    let alone = ws.plan(theirs);
+    ws.cf(["run", "--file", alone])
+        .ok()
+        .says("every task is left out");
+    let said = ws.cf(["run", "--json", "--file", alone]).ok().stdout();
+    assert!(said.contains("null"), "{said}");
+    assert_eq!(ws.status("theirs"), "BACKLOG");
+    // Whoever names it has it run.
+    ws.run(["theirs", "after"]).ok();
+    assert_eq!(ws.status("after"), "DONE");
+}
+
+#[test]
 fn what_a_stranger_wrote_stays_theirs_through_an_export() {
     let ws = workspace();
     let place = "github.com octocat/hello-world#12";

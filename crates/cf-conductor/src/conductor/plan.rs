@@ -18,6 +18,9 @@ use crate::worktree::Base;
 pub enum Selection {
     /// These, in this order.
     Tasks(Vec<TaskId>),
+    /// The tasks of a plan file, in this order. Nobody has named one by itself: those that a stranger wrote and that wait
+    /// in the BACKLOG are left out, and those that depend on one of them.
+    Plan(Vec<TaskId>),
     /// Every READY task whose dependencies are met or in the batch, in the order in which they were added.
     AllReady,
 }
@@ -61,7 +64,7 @@ pub struct Plan {
     pub tasks: Vec<TaskId>,
     /// The same in the order in which they would run one at a time.
     pub order: Vec<PlannedTask>,
-    /// READY tasks that were left out, and why.
+    /// READY tasks, or tasks of a plan file, that were left out, and why.
     pub left_out: Vec<(TaskLabel, String)>,
     /// Its settings.
     pub settings: Settings,
@@ -105,7 +108,7 @@ fn plan(
 ) -> Result<Plan, ConductorError> {
     let mut tasks: Vec<Task> = Vec::new();
     match selection {
-        Selection::Tasks(ids) => {
+        Selection::Tasks(ids) | Selection::Plan(ids) => {
             let mut seen = HashSet::new();
             for id in ids.iter().filter(|id| seen.insert(**id)) {
                 tasks.push(reader.task(*id)?);
@@ -123,7 +126,18 @@ fn plan(
     for (task, on) in &edges {
         depends_on.entry(*task).or_default().push(*on);
     }
-    let left_out = check_outside(reader, setup, &mut tasks, &depends_on, selection, force)?;
+    let mut left_out = Vec::new();
+    if matches!(selection, Selection::Plan(_)) {
+        leave_unread_out(&mut tasks, &depends_on, &mut left_out);
+    }
+    left_out.extend(check_outside(
+        reader,
+        setup,
+        &mut tasks,
+        &depends_on,
+        selection,
+        force,
+    )?);
     let ids: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
     let graph = Graph::new(
         tasks.iter().map(|task| (task.id, task.priority)),
@@ -279,6 +293,41 @@ fn standing(reader: &Reader<'_>, task: &Task, force: bool) -> Result<Standing, C
         | TaskStatus::Failed
         | TaskStatus::Done => Standing::Runs,
     })
+}
+
+/// Leaves out what a stranger wrote and nobody has read yet, and what depends on it.
+fn leave_unread_out(
+    tasks: &mut Vec<Task>,
+    depends_on: &HashMap<TaskId, Vec<TaskId>>,
+    left_out: &mut Vec<(TaskLabel, String)>,
+) {
+    let mut out: HashMap<TaskId, TaskLabel> = HashMap::new();
+    // Each round takes at least one task, and a chain is as long as there are tasks at most.
+    loop {
+        let before = out.len();
+        tasks.retain(|task| {
+            let why = match &task.origin {
+                Some(origin) if task.status == TaskStatus::Backlog => Some(format!(
+                    "written at {origin}, and in the BACKLOG until it is read"
+                )),
+                _ if task.status.is_done() => None,
+                _ => depends_on
+                    .get(&task.id)
+                    .into_iter()
+                    .flatten()
+                    .find_map(|on| Some(format!("depends on {}, which is left out", out.get(on)?))),
+            };
+            let Some(why) = why else {
+                return true;
+            };
+            out.insert(task.id, task.label());
+            left_out.push((task.label(), why));
+            false
+        });
+        if out.len() == before {
+            return;
+        }
+    }
 }
 
 /// How many unmet dependencies a refusal names.

@@ -3,12 +3,13 @@
 use cf_conductor::engine::Engines;
 use cf_conductor::settings::Settings;
 use cf_conductor::store::StoreError;
-use cf_core::{Actor, TaskStatus};
+use cf_core::{Actor, TaskLabel, TaskStatus};
 
 use super::super::Ended;
 use crate::console::{self, Console};
 use crate::document::nearest;
 use crate::error::CliError;
+use crate::render::text;
 
 /// Says that there is nothing to run, and what there is instead.
 pub(super) fn nothing_ready(counts: &[(TaskStatus, u64)], console: &Console) -> Ended {
@@ -27,6 +28,20 @@ pub(super) fn nothing_ready(counts: &[(TaskStatus, u64)], console: &Console) -> 
         others.join(", ")
     };
     console.say(format_args!("nothing to do: nothing is READY: {others}"))?;
+    Ok(0)
+}
+
+/// Every task of a plan was left out.
+pub(super) fn nothing_read(left_out: &[(TaskLabel, String)], console: &Console) -> Ended {
+    if console.json {
+        console::print_json(&serde_json::json!({ "batch": null }))?;
+        return Ok(0);
+    }
+    let labels: Vec<&str> = left_out.iter().map(|(label, _)| label.as_str()).collect();
+    console.say(format_args!(
+        "nothing to do: every task is left out; read them with `cf tasks show TASK`, and name those that are to run: {}",
+        text::line(&labels.join(" "))
+    ))?;
     Ok(0)
 }
 

@@ -17,7 +17,7 @@ use super::super::tasks::import_plan;
 use super::super::{Ended, find_task};
 use super::observer::{Deaf, Watched};
 use super::refuse::{
-    known_engine, nothing_ready, refuse_agent, refuse_contradiction, refuse_no_rescue,
+    known_engine, nothing_read, nothing_ready, refuse_agent, refuse_contradiction, refuse_no_rescue,
 };
 use super::watch::end;
 use crate::args::run::{ResumeArgs, RunArgs};
@@ -134,7 +134,7 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     let tried = conductor::prepare(
         &trial,
         &setup,
-        &Selection::Tasks(imported.ids),
+        &Selection::Plan(imported.ids),
         &run.settings()?,
         args.force,
     )?;
@@ -150,7 +150,7 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     };
     let mut store = Store::open(&workspace)?;
     let imported = store.write(&actor, |tx| import_plan(tx, &plan))?;
-    run.go(&workspace, store, &actor, &Selection::Tasks(imported.ids))
+    run.go(&workspace, store, &actor, &Selection::Plan(imported.ids))
 }
 
 /// Where the workspace of a plan is looked for; a plan from standard input belongs to the current directory.
@@ -295,6 +295,9 @@ impl Run<'_> {
         }
         if !self.console.json && !self.console.quiet {
             unseen(self.show_only(&plan, &setup, &store))?;
+        }
+        if plan.order.is_empty() && !plan.left_out.is_empty() {
+            return nothing_read(&plan.left_out, self.console);
         }
         for other in &plan.neighbours {
             self.console.warn(format_args!(
