@@ -18,8 +18,8 @@ use crate::worktree::Base;
 pub enum Selection {
     /// These, in this order.
     Tasks(Vec<TaskId>),
-    /// The tasks of a plan file, in this order. Nobody has named one by itself: those that a stranger wrote and that wait
-    /// in the BACKLOG are left out, and those that depend on one of them.
+    /// The tasks of a plan file, in this order. Nobody has named one by itself: those that a stranger wrote and that
+    /// wait in the BACKLOG are left out, and those that depend on one of them.
     Plan(Vec<TaskId>),
     /// Every READY task whose dependencies are met or in the batch, in the order in which they were added.
     AllReady,

@@ -350,8 +350,8 @@ impl Reader<'_> {
             .doing("read who set a task ready")
     }
 
-    /// The event with which the reopening of a link's item put its task back into the queue last. An event that does not
-    /// say what was reopened counts for every link of its task.
+    /// The event with which the reopening of a link's item put its task back into the queue last. An event that does
+    /// not say what was reopened counts for every link of its task.
     ///
     /// # Errors
     ///

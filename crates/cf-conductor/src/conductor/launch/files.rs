@@ -130,7 +130,8 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path().join(".cf")).unwrap().count(), 1);
     }
 
-    /// What is planted is what the agent of the attempt would take for its own: a home, or a file in place of its script.
+    /// What is planted is what the agent of the attempt would take for its own: a home, or a file in place of its
+    /// script.
     #[test]
     fn a_folder_that_an_agent_put_something_into_or_replaced_is_not_as_made() {
         let dir = tempfile::tempdir().unwrap();

@@ -87,8 +87,8 @@ pub(crate) fn overruled(
     };
     let forced = row.forced.map(|(at, seq)| (seq, at));
     // What acted and was undone by a reopening is over. Should it be told again all the same, then by a machine of the
-    // tracker's that does not know yet; a new closing has a time of its own, and acts. What closed the task's other links
-    // was not undone by it.
+    // tracker's that does not know yet; a new closing has a time of its own, and acts. What closed the task's other
+    // links was not undone by it.
     let undone = match row.acted {
         None => None,
         Some(_) => reader.requeued_by_tracker(row)?,

@@ -238,8 +238,8 @@ impl Pass<'_> {
         Ok(Ok(page))
     }
 
-    /// Keeps what was read of an item's comments for the next pass, unless another is being read to its end: whoever was
-    /// first stays first. With each taking the other's place, none would ever be read.
+    /// Keeps what was read of an item's comments for the next pass, unless another is being read to its end: whoever
+    /// was first stays first. With each taking the other's place, none would ever be read.
     fn keep_unfinished(&self, key: &Key, page: CommentPage) {
         let mut kept = locked(&self.host.unfinished);
         let is_held = kept.as_ref().is_some_and(|(first, _)| self.is_due(first));
