@@ -174,7 +174,10 @@ fn finish(
 }
 
 fn draw(repo: &Repo, record: &Record) -> Result<(), Problem> {
-    Ok(fs::write(repo.root.join(PICTURE), svg::draw(&record.full))?)
+    Ok(fs::write(
+        repo.root.join(PICTURE),
+        svg::draw(&record.drawn()),
+    )?)
 }
 
 fn build(repo: &Repo) -> Result<(), Problem> {

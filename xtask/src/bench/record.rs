@@ -15,7 +15,7 @@ use crate::repo::output;
 
 /// Where they are, relative to the root of the repository.
 pub(crate) const FIGURES: &str = "docs/performance.json";
-/// Where the picture of the full ones is, relative to the root of the repository.
+/// Where the picture of them is, relative to the root of the repository.
 pub(crate) const PICTURE: &str = "docs/performance.svg";
 
 /// How thoroughly was measured.
@@ -52,6 +52,13 @@ impl Record {
             Kind::Full => &self.full,
             Kind::Quick => &self.quick,
         }
+    }
+
+    /// What is drawn: each row as a full run measured it, or where none has, as a quick one did.
+    pub(crate) fn drawn(&self) -> Vec<RowFigures> {
+        let measured = |row: &&RowFigures| self.full.iter().all(|full| full.id != row.id);
+        let quick = self.quick.iter().filter(measured);
+        self.full.iter().chain(quick).cloned().collect()
     }
 
     /// Takes new figures, rounded to what they are good for, and sorts by the order of the table. Rows that the table

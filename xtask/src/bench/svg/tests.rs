@@ -120,7 +120,7 @@ fn the_committed_picture_is_that_of_the_committed_figures() {
     let record = Record::read(&root).unwrap();
     let committed = fs::read_to_string(root.join(PICTURE)).unwrap();
     assert!(
-        committed == draw(&record.full),
+        committed == draw(&record.drawn()),
         "{PICTURE} is not drawn from {FIGURES}: `cargo xtask bench --draw` draws it"
     );
 }

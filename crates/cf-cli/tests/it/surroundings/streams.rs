@@ -106,7 +106,7 @@ fn a_terminal_that_vanishes_stops_the_batch_with_the_grace() {
     ws.add(
         "a",
         &format!(
-            "trap 'touch had.grace; exit' TERM; {}",
+            "trap ': > had.grace; exit' TERM; {}",
             sleeper("a").replace("sleep 60", "sleep 60 & wait")
         ),
     );
