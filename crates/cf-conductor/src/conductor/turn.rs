@@ -798,7 +798,8 @@ impl Core {
 
     /// Whether the batch is over: nothing runs, nothing can start, and nobody is waited for.
     pub(super) fn is_over(&mut self) -> bool {
-        if !self.schedule.is_idle() {
+        // An attempt that was taken over from a dead batch may be of a task that has its outcome here already.
+        if !self.schedule.is_idle() || !self.running.is_empty() {
             self.idle_since = None;
             return false;
         }
