@@ -70,7 +70,7 @@ impl Observer for Watched {
 
     fn notice(&mut self, notice: &Notice) {
         let text = match notice {
-            Notice::Unavailable { what, why } => format!("{what} cannot be read for now: {why}"),
+            Notice::Unavailable { what, why } => format!("{what} fails for now: {why}"),
             Notice::Available { what } => format!("{what} answers again"),
             Notice::NotKept { worktree, why } => format!(
                 "what an attempt left is still in {}, and could not be kept: {why}",
