@@ -4,6 +4,7 @@
 //! stored as events and handed to whoever listens. It decides nothing about what an observation means: that is
 //! `cf-reconcile`.
 
+mod alarm;
 mod ambient;
 pub mod caller;
 pub mod codeframe;

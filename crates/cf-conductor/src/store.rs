@@ -566,12 +566,13 @@ impl Store {
         work: impl FnOnce(&mut Tx<'_>) -> Result<T>,
     ) -> Result<(T, Vec<Event>)> {
         if self.durability != durability {
-            let word = match durability {
-                Durability::Full => "FULL",
-                Durability::Normal => "NORMAL",
+            let statement = match durability {
+                Durability::Full => "PRAGMA synchronous = FULL",
+                Durability::Normal => "PRAGMA synchronous = NORMAL",
             };
             self.conn
-                .pragma_update(None, "synchronous", word)
+                .prepare_cached(statement)
+                .and_then(|mut set| set.execute([]))
                 .doing("set the durability")?;
             self.durability = durability;
         }

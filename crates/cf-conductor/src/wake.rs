@@ -140,13 +140,13 @@ fn watch(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Reads everything that is queued, so that one look answers all of it.
+/// Reads everything that is queued, so that one look answers all of it. A buffer that was not filled took all of it.
 fn drain(fd: &OwnedFd) -> io::Result<()> {
     let mut buffer = [0u8; 4096];
     let mut any = false;
     loop {
         match rustix::io::read(fd.as_fd(), &mut buffer) {
-            Ok(0) => return Ok(()),
+            Ok(read) if read + LONGEST_EVENT <= buffer.len() => return Ok(()),
             Ok(_) => any = true,
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) if any => return Ok(()),
@@ -154,6 +154,9 @@ fn drain(fd: &OwnedFd) -> io::Result<()> {
         }
     }
 }
+
+/// The most bytes that an event takes (inotify(7)): its head, and the longest name.
+const LONGEST_EVENT: usize = 16 + 255 + 1;
 
 #[cfg(test)]
 mod tests {

@@ -30,6 +30,7 @@ use waiting::stopping_signals;
 
 use super::begin::TICK;
 use super::{BatchEnd, ConductorError, Observer, Setup, recover};
+use crate::alarm::Alarm;
 use crate::executor::{Adopted, Executor, LocalExecutor, LocalOptions, Note};
 use crate::fault;
 use crate::hooks::Hooked;
@@ -161,6 +162,8 @@ struct Woken {
     arrivals: Vec<Arrival>,
     done: Vec<Done>,
     signals: u32,
+    /// Somebody has committed.
+    commit: bool,
 }
 
 struct Conductor<'a> {
@@ -170,6 +173,7 @@ struct Conductor<'a> {
     executor: LocalExecutor,
     observer: &'a mut dyn Observer,
     watch: Watch,
+    alarm: Alarm,
     signals: Vec<Signal>,
     /// Attempts that ended and are not stored yet.
     pending: Vec<Judged>,
@@ -267,6 +271,7 @@ impl<'a> Conductor<'a> {
             .collect();
         Ok(Self {
             watch: Watch::new(&setup.workspace.wake_file()),
+            alarm: Alarm::new(),
             signals: stopping_signals()?,
             core: Core {
                 resumable,
@@ -418,7 +423,7 @@ impl<'a> Conductor<'a> {
             self.arrivals.append(&mut woken.arrivals);
             self.trees.arrived.append(&mut woken.done);
             self.ready_supervisors().await?;
-            self.tick()?;
+            self.tick(woken.commit)?;
             let events = match self.one_turn() {
                 Ok(events) => events,
                 Err(ConductorError::Store(error)) if error.is_transient() => {
@@ -642,9 +647,11 @@ impl<'a> Conductor<'a> {
 
     // ---- the end --------------------------------------------------------------------------
 
-    /// Looks after what ends without telling: orphans that came to this process, and survivors of unclean stops.
-    fn tick(&mut self) -> Result<(), ConductorError> {
-        if self.core.clock.saturating_sub(self.last_tick) < TICK {
+    /// Looks after what ends without telling: orphans that came to this process, and survivors of unclean stops. What
+    /// somebody has committed is acted upon first, unless that goes on and on.
+    fn tick(&mut self, after_commit: bool) -> Result<(), ConductorError> {
+        let every = if after_commit { 2 * TICK } else { TICK };
+        if self.core.clock.saturating_sub(self.last_tick) < every {
             return Ok(());
         }
         self.last_tick = self.core.clock;

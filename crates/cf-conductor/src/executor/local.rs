@@ -20,7 +20,7 @@ use self::life::Happened;
 use self::orphans::Tolerated;
 use super::slot::{self, Slot, State, Who};
 use super::{Adopted, Executor, ExecutorError, Note, Running};
-use crate::process::{Identity, SessionTrust, is_same, lock_held, reap_adopted};
+use crate::process::{Identity, SessionTrust, Stat, adopted, is_same, lock_held, reap};
 use crate::supervise::logfile::{Chunk, LogReader};
 use crate::supervise::{Frame, Job, Record, Stage, record_path};
 
@@ -102,7 +102,7 @@ impl LocalExecutor {
             sweeping: HashSet::new(),
             tolerated: Tolerated::default(),
         };
-        executor.look_at_orphans();
+        executor.look_at_orphans(&adopted(&[]));
         Ok(executor)
     }
 
@@ -143,9 +143,10 @@ impl LocalExecutor {
 
     /// Waits for orphans that came to this process and have ended. To be called now and then by a subreaper.
     pub fn reap(&mut self) -> usize {
-        let reaped = reap_adopted(&self.own_children());
-        self.look_at_orphans();
-        reaped
+        let adopted = adopted(&self.own_children());
+        let (ended, live): (Vec<Stat>, Vec<Stat>) = adopted.into_iter().partition(reap);
+        self.look_at_orphans(&live);
+        ended.len()
     }
 
     /// Lets supervisors go on that somebody stopped (SIGSTOP) and that are stopped at two calls in a row. To be called

@@ -186,16 +186,15 @@ impl Slot {
     /// Lets it go on if it was found stopped before and still is. Nobody but it can end what it runs, keep its limits
     /// and say how it ended.
     pub(super) fn wake_if_still_stopped(&mut self) {
-        let pid = match &self.who {
-            Who::Own { child, .. } => Some(child.id().cast_signed()),
-            Who::Adopted(identity) if is_same(identity) => Some(identity.pid),
-            Who::Adopted(_) | Who::Dead => None,
+        let stopped = match &self.who {
+            Who::Own { child, .. } => is_stopped_child(child.id().cast_signed()),
+            Who::Adopted(identity) if is_same(identity) => {
+                stat(identity.pid).is_ok_and(|now| now.state == b'T')
+            }
+            Who::Adopted(_) | Who::Dead => false,
         };
-        let stopped = pid
-            .and_then(|pid| stat(pid).ok())
-            .is_some_and(|now| now.state == b'T');
         if stopped && self.found_stopped {
-            tracing::warn!(pid, "a supervisor was stopped, and is let go on");
+            tracing::warn!("a supervisor was stopped, and is let go on");
             self.wake();
         }
         self.found_stopped = stopped;

@@ -137,13 +137,17 @@ pub fn lock_held(path: &Path) -> bool {
 /// process's session. Its number is read from `/proc`, not by `getsid`: it is 0 where the leader of the session is
 /// outside this pid namespace, as in a container, and `rustix` takes 0 for impossible.
 pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
+    let own_children: HashSet<i32> = own_children.iter().copied().collect();
+    let mut others = children(own_pid());
+    others.retain(|pid| !own_children.contains(pid));
+    if others.is_empty() {
+        return Vec::new();
+    }
     let Ok(own) = stat(own_pid()) else {
         return Vec::new();
     };
-    let own_children: HashSet<i32> = own_children.iter().copied().collect();
-    children(own_pid())
+    others
         .into_iter()
-        .filter(|pid| !own_children.contains(pid))
         .filter_map(|pid| stat(pid).ok())
         // Its number may belong to somebody else since.
         .filter(|stat| stat.ppid == own_pid())
@@ -155,12 +159,15 @@ pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
 ///
 /// It waits by number and never for just any child: that would steal the end of children that `std` or tokio wait for.
 pub fn reap_adopted(own_children: &[i32]) -> usize {
-    adopted(own_children)
-        .into_iter()
-        .filter(|stat| !stat.runs())
-        .filter_map(|stat| Pid::from_raw(stat.pid))
-        .filter(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(Some(_))))
-        .count()
+    let adopted = adopted(own_children);
+    adopted.iter().filter(|orphan| reap(orphan)).count()
+}
+
+/// Waits for an adopted orphan if it has ended. Returns whether it had.
+pub(crate) fn reap(orphan: &Stat) -> bool {
+    !orphan.runs()
+        && Pid::from_raw(orphan.pid)
+            .is_some_and(|pid| matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(Some(_))))
 }
 
 #[cfg(test)]

@@ -60,13 +60,12 @@ impl Conductor<'_> {
 
     pub(super) async fn wait(&mut self, longest: Duration) -> Woken {
         let mut woken = Woken::default();
-        let until = tokio::time::Instant::now() + longest;
+        let until = Instant::now() + longest;
         let tick = self.observer.tick_every();
         loop {
             let next_tick =
                 tick.map(|every| *self.next_tick.get_or_insert_with(|| Instant::now() + every));
-            let tick_at =
-                next_tick.map_or(until, |at| until.min(tokio::time::Instant::from_std(at)));
+            let tick_at = next_tick.map_or(until, |at| until.min(at));
             tokio::select! {
                 biased;
                 note = self.executor.note() => {
@@ -77,7 +76,10 @@ impl Conductor<'_> {
                     }
                     return woken;
                 }
-                () = self.watch.woken() => return woken,
+                () = self.watch.woken() => {
+                    woken.commit = true;
+                    return woken;
+                }
                 done = next_done(&mut self.trees) => {
                     woken.done.push(done);
                     return woken;
@@ -90,12 +92,12 @@ impl Conductor<'_> {
                     woken.signals += 1;
                     return woken;
                 }
-                () = tokio::time::sleep_until(tick_at) => {
+                () = self.alarm.rings(tick_at) => {
                     if next_tick.is_some_and(|at| at <= Instant::now()) {
                         self.next_tick = None;
                         self.observer.tick();
                     }
-                    if tokio::time::Instant::now() >= until {
+                    if Instant::now() >= until {
                         return woken;
                     }
                 }

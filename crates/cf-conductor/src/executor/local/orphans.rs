@@ -59,12 +59,11 @@ impl Tolerated {
 }
 
 impl LocalExecutor {
-    /// Looks which orphans are here now. What is new is none of the living supervisors', and so is left alone.
-    pub(super) fn look_at_orphans(&mut self) {
+    /// Takes in which orphans are here. What is new is none of the living supervisors', and so is left alone.
+    pub(super) fn look_at_orphans(&mut self, orphans: &[Stat]) {
         if !self.options.subreaper {
             return;
         }
-        let orphans = adopted(&self.own_children());
         let new = orphans.iter().any(|orphan| !self.tolerated.has(orphan));
         // To be asked after the look: who lives now lived then.
         if new && self.somebody_died_unnoticed() {
@@ -73,7 +72,7 @@ impl LocalExecutor {
         if new {
             self.tolerated.prune();
         }
-        for orphan in &orphans {
+        for orphan in orphans {
             self.tolerated.add(orphan);
         }
         self.tolerated.unclear = false;
