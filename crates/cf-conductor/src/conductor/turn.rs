@@ -101,6 +101,8 @@ pub(super) struct Running {
 pub(super) struct News {
     /// Tasks that somebody else changed.
     pub changed: BTreeSet<TaskId>,
+    /// Those of them that are linked now, or may be.
+    pub linked: BTreeSet<TaskId>,
     /// Tasks whose agent a person stopped by hand, each with the attempt that was meant.
     pub stopped_by_hand: Vec<(TaskId, Option<AttemptId>)>,
     /// Tasks whose dependencies changed.
@@ -124,6 +126,7 @@ impl News {
     /// Adds what was read before it.
     pub(super) fn after(&mut self, before: Self) {
         self.changed.extend(before.changed);
+        self.linked.extend(before.linked);
         self.stopped_by_hand.splice(0..0, before.stopped_by_hand);
         self.edges.extend(before.edges);
         self.joined.splice(0..0, before.joined);
@@ -376,6 +379,10 @@ impl Core {
             E::TaskDependencyChanged => {
                 news.edges.insert(task);
             }
+            E::TaskLinked => {
+                news.linked.insert(task);
+                news.changed.insert(task);
+            }
             _ => {
                 news.changed.insert(task);
             }
@@ -402,6 +409,7 @@ impl Core {
             };
             news.edges.insert(member.row.task);
             news.changed.insert(member.row.task);
+            news.linked.insert(member.row.task);
             if self.schedule.knows(member.row.task) {
                 // So far it was a dependency from outside.
                 self.must_reload = true;

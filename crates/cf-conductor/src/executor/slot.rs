@@ -12,7 +12,7 @@ use cf_core::{AttemptId, SupervisorId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::unix::pipe::Receiver;
@@ -203,7 +203,11 @@ impl Slot {
     /// Lets it go on if somebody stopped it (SIGSTOP).
     pub(super) fn wake(&self) {
         match &self.who {
-            Who::Own { child, .. } => wake(child.id().cast_signed()),
+            // A child that has not been waited for has its number to itself. For one that runs the signal does nothing
+            // but take back a stop that is on the way.
+            Who::Own { child, .. } => {
+                let _ = kill_process(Pid::from_child(child), Signal::CONT);
+            }
             Who::Adopted(identity) if is_same(identity) => wake(identity.pid),
             Who::Adopted(_) | Who::Dead => {}
         }

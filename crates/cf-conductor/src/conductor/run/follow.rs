@@ -58,7 +58,8 @@ impl Conductor<'_> {
             return Ok(());
         };
         for task in &self.news.changed {
-            if self.core.schedule.row(*task).is_none() {
+            let may_have_links = self.core.linked.contains(task) || self.news.linked.contains(task);
+            if !may_have_links || self.core.schedule.row(*task).is_none() {
                 continue;
             }
             let rows = self.store.read(|reader| reader.link_rows(*task))?;
