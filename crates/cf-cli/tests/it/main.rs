@@ -42,6 +42,7 @@ mod store_and_ids;
 mod storms;
 mod surroundings;
 mod take_up;
+mod taken_over;
 mod trouble;
 mod watching;
 mod worktree;

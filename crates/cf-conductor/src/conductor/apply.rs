@@ -136,11 +136,9 @@ impl Core {
         standing: Option<&TaskStanding>,
     ) -> Result<()> {
         let stored = standing.map_or(Stored::Deleted, take_up::stored);
-        // Whether an agent of ours runs is the phase's to say; what counts here is somebody else's.
+        // Whether an agent of ours runs is the phase's to say; what counts here is any other one's.
         let claim = match standing {
-            Some(standing) if !self.running.contains_key(&task) => {
-                take_up::claim(&tx.reader(), standing)?
-            }
+            Some(standing) if !self.runs(task) => take_up::claim(&tx.reader(), standing)?,
             _ => LiveClaim::None,
         };
         self.schedule.saw(task, stored, claim);

@@ -83,9 +83,9 @@ impl Core {
         }
         let mut taken: Vec<BatchTask> = Vec::new();
         for row in tx.reader().batch_tasks(batch)? {
-            if !self.running.contains_key(&row.task)
-                && is_taken_up(&tx.reader(), &row, goal, again)?
-            {
+            // What has its outcome is taken up although an attempt of it is in hand: then it runs by that one.
+            let runs = row.outcome.is_none() && self.running.contains_key(&row.task);
+            if !runs && is_taken_up(&tx.reader(), &row, goal, again)? {
                 taken.push(row);
             }
         }

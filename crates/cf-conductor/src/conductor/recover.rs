@@ -14,7 +14,7 @@ pub(super) mod files;
 
 use std::collections::{BTreeSet, HashMap};
 
-use cf_core::{AttemptEnd, AttemptId, BatchId, Ending, Phase, TaskId, TaskStatus};
+use cf_core::{AttemptEnd, AttemptId, BatchId, Ending, TaskId, TaskStatus};
 use cf_reconcile::FailureCause;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ impl Core {
     /// now on it is this batch's own. Returns what was stored, or nothing when somebody has settled it meanwhile.
     ///
     /// Of a task outside the batch, or finished in it, only the claim is taken over; its attempt's end makes it what it
-    /// is.
+    /// is, and this batch does not end before.
     pub(super) fn take_over(
         &mut self,
         store: &mut Store,
@@ -165,14 +165,7 @@ impl Core {
         let entry = running(&tx.reader(), attempt, self.batch, &self.rules, None)?;
         self.by_attempt.insert(attempt.id, attempt.task);
         self.running.insert(attempt.task, entry);
-        if self
-            .schedule
-            .row(attempt.task)
-            .is_some_and(|row| matches!(row.phase, Phase::Queued | Phase::Held))
-        {
-            self.schedule.started(attempt.task, tx.now());
-        }
-        Ok(())
+        self.run_what_is_in_hand(tx)
     }
 
     /// Closes unclean attempts whose survivors are gone, and resolves the questions about them. Returns their tasks.

@@ -36,6 +36,7 @@ use crate::fault;
 use crate::hooks::Hooked;
 use crate::process;
 use crate::settings::Settings;
+use crate::store::attempt::Attempt;
 use crate::store::batch::{Batch, Stop};
 use crate::store::event::Event;
 use crate::store::{Durability, Store};
@@ -351,24 +352,30 @@ impl<'a> Conductor<'a> {
         self.only_pass = matches!(goal, Goal::Pass(_));
         self.observer.events(&events);
         for attempt in open {
-            match self
-                .executor
-                .adopt(&attempt.supervisor, attempt.id, attempt.stage)?
-            {
-                Adopted::Running => {}
-                Adopted::Sweeping => {
-                    self.sweeping.insert(attempt.id);
-                }
-                Adopted::Settled(fate) => {
-                    self.take_note(&Note {
-                        supervisor: attempt.supervisor.supervisor,
-                        attempt: attempt.id,
-                        stage: attempt.stage,
-                        fate,
-                    });
-                }
-            }
+            self.adopt(&attempt)?;
             fault::point("adopted");
+        }
+        Ok(())
+    }
+
+    /// Has the end of an attempt heard that was left by a dead conductor.
+    fn adopt(&mut self, attempt: &Attempt) -> Result<(), ConductorError> {
+        match self
+            .executor
+            .adopt(&attempt.supervisor, attempt.id, attempt.stage)?
+        {
+            Adopted::Running => {}
+            Adopted::Sweeping => {
+                self.sweeping.insert(attempt.id);
+            }
+            Adopted::Settled(fate) => {
+                self.take_note(&Note {
+                    supervisor: attempt.supervisor.supervisor,
+                    attempt: attempt.id,
+                    stage: attempt.stage,
+                    fate,
+                });
+            }
         }
         Ok(())
     }
@@ -610,17 +617,7 @@ impl<'a> Conductor<'a> {
                     continue;
                 };
                 self.observer.events(&events);
-                if let Adopted::Settled(fate) =
-                    self.executor
-                        .adopt(&attempt.supervisor, attempt.id, attempt.stage)?
-                {
-                    self.take_note(&Note {
-                        supervisor: attempt.supervisor.supervisor,
-                        attempt: attempt.id,
-                        stage: attempt.stage,
-                        fate,
-                    });
-                }
+                self.adopt(attempt)?;
             }
             // A claim without any attempt, of a batch that is gone: its conductor died between two attempts.
             let claim = self

@@ -281,11 +281,43 @@ impl Core {
             // Another batch has settled its attempt while nobody conducted this one.
             self.decide_as_if_queued(tx, task, None)?;
         }
+        self.run_what_is_in_hand(tx)?;
         rows::store(self, tx)?;
         self.seen_seq = tx.reader().last_seq()?;
         // What runs already was not taken up: whatever was written about it since its claim is news.
         self.relook.extend(self.running.keys());
         Ok(())
+    }
+
+    /// Whether an attempt of this batch is what its task runs by here. It is not where that has its outcome already, or
+    /// is none of the batch's own: then it is an attempt that was taken over from a batch that is gone.
+    pub(super) fn runs(&self, task: TaskId) -> bool {
+        let row = self.schedule.row(task);
+        let runs = row.is_some_and(|row| matches!(row.phase, Phase::Running | Phase::Stopping));
+        runs && self.running.contains_key(&task)
+    }
+
+    /// Has a task run that has no outcome here while an attempt of it is in this batch's hands: it is taken over just
+    /// now, or was, and its task came back into the queue since. Nothing else may start of it.
+    pub(super) fn run_what_is_in_hand(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+        if self.waits_in_hand().is_empty() {
+            return Ok(());
+        }
+        // What brought them here is told before they start, and that before they are stopped.
+        rows::store(self, tx)?;
+        for task in self.waits_in_hand() {
+            self.schedule.started(task, tx.now());
+        }
+        rows::store(self, tx)
+    }
+
+    fn waits_in_hand(&self) -> Vec<TaskId> {
+        let row = |task: &TaskId| self.schedule.row(*task);
+        let waits =
+            |task: &TaskId| row(task).is_some_and(|row| row.outcome.is_none()) && !self.runs(*task);
+        let mut waiting: Vec<TaskId> = self.running.keys().copied().filter(waits).collect();
+        waiting.sort();
+        waiting
     }
 
     /// Whether a task may start now, and has a supervisor at its gate.
@@ -492,13 +524,21 @@ impl Core {
             self.saw_elsewhere(tx, *task)?;
         }
         for found in merged {
+            let task = found.winner.task_id;
+            if news.stopped_by_hand.iter().any(|(of, _)| *of == task) {
+                // What was found was found before the stop was heard.
+                self.relook.insert(task);
+                continue;
+            }
             self.apply(tx, found)?;
         }
+        self.run_what_is_in_hand(tx)?;
         if let Some(stop) = news.stop {
             self.stop_batch(tx, stop)?;
         }
         self.schedule.settle(tx.now());
         self.stop_on_failure();
+        self.run_what_is_in_hand(tx)?;
         self.dispatch(tx)?;
         rows::store(self, tx)
     }
@@ -574,7 +614,7 @@ impl Core {
         let Some(standing) = reader.standing(task)? else {
             return Ok(());
         };
-        if !self.running.contains_key(&task) {
+        if !self.runs(task) {
             let claim = take_up::claim(reader, &standing)?;
             self.schedule.saw(task, take_up::stored(&standing), claim);
         }
@@ -690,6 +730,14 @@ impl Core {
                     });
                 }
                 Ok(())
+            }
+            Phase::Finished if self.running.contains_key(&task) => {
+                // Its outcome stands, and what the stop has made of the task reopens nothing.
+                self.schedule.stored_under(task, standing.status_seq);
+                match self.schedule.row(task) {
+                    Some(row) => tx.store_batch_task(self.batch, row),
+                    None => Ok(()),
+                }
             }
             Phase::Finished => Ok(()),
         }

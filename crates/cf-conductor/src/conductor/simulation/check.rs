@@ -186,8 +186,10 @@ impl World {
                 row.phase
             );
             if let Some(running) = core.running.get(&row.task) {
+                // A batch that is stopped stops what it took over too, whose task's outcome stands.
+                let stops = running.stop.is_some() && row.phase != Phase::Finished;
                 assert_eq!(
-                    running.stop.is_some(),
+                    stops,
                     believed.phase == Phase::Stopping,
                     "{name}: a stop has its reason"
                 );
@@ -225,6 +227,7 @@ impl World {
                         .iter()
                         .chain(&conductor.notes)
                         .chain(&core.unverified)
+                        .chain(conductor.sweeps.iter().map(|(_, judged)| judged))
                         .any(|j| j.attempt == running.attempt);
                 assert!(heard, "{name}: nobody will ever hear of its agent");
             }

@@ -44,6 +44,8 @@ pub(super) struct Conductor {
     stop_sent: bool,
     /// Whether it only makes a pass by hand.
     only_pass: bool,
+    /// Ends of attempts that it found and hears of only then: what they left is being stopped, or their work kept.
+    pub sweeps: Vec<(i64, Judged)>,
 }
 
 /// What the loop remembers of its own clock.
@@ -79,6 +81,7 @@ impl Conductor {
             unread: BTreeSet::new(),
             stop_sent: false,
             only_pass: false,
+            sweeps: Vec::new(),
         }
     }
 
@@ -145,6 +148,7 @@ impl World {
         conductor.core = None;
         conductor.notes.clear();
         conductor.pending.clear();
+        conductor.sweeps.clear();
         self.at_gate.retain(|_, owner| *owner != batch);
         self.say(|| format!("the conductor of {} dies", batch.short()));
     }
@@ -191,7 +195,7 @@ impl World {
         self.take_hold(which, &goal);
     }
 
-    fn take_hold(&mut self, which: usize, goal: &Goal) {
+    pub(super) fn take_hold(&mut self, which: usize, goal: &Goal) {
         let batch = self.conductors[which].batch;
         let settings = self.conductors[which].settings.clone();
         self.say(|| {
@@ -232,7 +236,10 @@ impl World {
         for attempt in open {
             if !self.agents.contains_key(&attempt.id) {
                 let fate = self.fate(attempt.id, attempt.stage);
-                self.conductors[which].pending.push(fate);
+                match self.is_heard_at() {
+                    None => self.conductors[which].pending.push(fate),
+                    Some(at) => self.conductors[which].sweeps.push((at, fate)),
+                }
             }
         }
     }
@@ -264,6 +271,7 @@ impl World {
             // It died in the middle.
             conductor.pending.clear();
             conductor.notes.clear();
+            conductor.sweeps.clear();
         } else if ended.is_none() {
             conductor.core = Some(core);
         } else {
@@ -288,6 +296,13 @@ impl World {
         core.clock = self.clock.checked_sub(conductor.clocks.began)?;
         for note in std::mem::take(&mut self.conductors[which].notes) {
             Self::take_note(core, conductor, note);
+        }
+        for (at, note) in std::mem::take(&mut conductor.sweeps) {
+            if at <= self.now_ms {
+                Self::take_note(core, conductor, note);
+            } else {
+                conductor.sweeps.push((at, note));
+            }
         }
         self.ready_supervisors(core, conductor);
         self.tick(core, conductor);
@@ -316,7 +331,8 @@ impl World {
         }
         self.effects(core, conductor);
         let settled = conductor.pending.is_empty() && core.relook.is_empty();
-        if conductor.only_pass && settled && core.nothing_is_stopping() {
+        let swept = conductor.sweeps.is_empty();
+        if conductor.only_pass && settled && swept && core.nothing_is_stopping() {
             // What runs goes on under its supervisors, as after a crash.
             self.crash(which);
             return None;
@@ -547,7 +563,10 @@ impl World {
                 let name = self.name(task);
                 self.say(|| format!("{name}: {} takes over", core.batch.short()));
                 let fate = self.fate(attempt.id, attempt.stage);
-                Self::take_note(core, conductor, fate);
+                match self.is_heard_at() {
+                    None => Self::take_note(core, conductor, fate),
+                    Some(at) => conductor.sweeps.push((at, fate)),
+                }
             }
             let claim = self
                 .store
@@ -670,6 +689,19 @@ impl World {
                 fate(of_the_gate, of_the_system, false)
             }
         }
+    }
+
+    /// When the end of an attempt is heard whose supervisor was found dead; none when at once.
+    fn is_heard_at(&mut self) -> Option<i64> {
+        if self.by_chance && self.rng.chance(60) {
+            return None;
+        }
+        let ms = if self.by_chance {
+            self.rng.between(0, 4000) as i64
+        } else {
+            self.sweep_ms
+        };
+        (ms > 0).then_some(self.now_ms + ms)
     }
 
     pub(super) fn clean_up(&mut self, which: usize) {

@@ -1,6 +1,8 @@
 //! What the simulation found, each as a small story of its own, told step by step in a world where nothing else
 //! happens.
 
+mod taken_over;
+
 use std::time::Duration;
 
 use cf_core::{

@@ -94,6 +94,8 @@ pub(super) struct World {
     pub crash_after_commit: bool,
     /// Whether anything happens by chance.
     pub by_chance: bool,
+    /// How long it takes to stop what a dead supervisor left, where nothing happens by chance.
+    pub sweep_ms: i64,
     trace: VecDeque<String>,
     trace_all: bool,
 }
@@ -143,6 +145,7 @@ impl World {
             refusals: 4 * faults,
             crash_after_commit: false,
             by_chance: true,
+            sweep_ms: 0,
             trace: VecDeque::new(),
             trace_all: std::env::var_os("CF_SIM_TRACE").is_some(),
         }
