@@ -1,9 +1,13 @@
 //! The event log, replayed: what it says that the store must hold.
 
+mod holdings;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::Connection;
 use serde_json::Value;
+
+use holdings::Holdings;
 
 /// A task as the log tells it.
 #[derive(Debug, Default)]
@@ -53,6 +57,8 @@ pub(crate) struct Replay {
     verified: BTreeSet<String>,
     /// Tasks with a verification, without which there is no success.
     to_verify: BTreeSet<String>,
+    /// What batches hold, where the log is whole.
+    holdings: Holdings,
 }
 
 /// One line of the log.
@@ -149,6 +155,9 @@ impl Replay {
     }
 
     fn take(&mut self, event: &Event) {
+        if event.seq >= self.horizon {
+            self.faults.extend(self.holdings.take(event));
+        }
         if let ("BATCH_STARTED" | "BATCH_RESUMED", Some(batch)) =
             (event.kind.as_str(), &event.batch)
         {
