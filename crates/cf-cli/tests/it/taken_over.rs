@@ -2,7 +2,7 @@
 
 use cf_testkit::{Running, Workspace, process};
 
-use crate::{waiter, workspace};
+use crate::{stubborn, waiter, workspace};
 
 /// A line of shell that tells of the second agent of `a` that it runs. One that has ended may still be a zombie.
 const TELLS: &str =
@@ -18,9 +18,8 @@ trap '' TERM; while :; do sleep 0.1; done"
     )
 }
 
-/// A batch in which `a` has failed and `b` waits for it, because `a` ran again in a second batch. That one and the
-/// supervisor of its agent were killed, so that the first has taken the attempt over and stops what is left of it.
-fn taken_over<'w>(ws: &'w Workspace, grace: &str) -> Running<'w> {
+/// A batch in which `a` has failed and `b` waits for it, because `a` runs again in a second batch, which is there too.
+fn two_batches<'w>(ws: &'w Workspace, grace: &str) -> (Running<'w>, Running<'w>) {
     ws.add("a", &three_lives());
     let b = format!("{TELLS}; touch b.ran");
     ws.task("b").run(&b).after("a").add();
@@ -33,6 +32,13 @@ fn taken_over<'w>(ws: &'w Workspace, grace: &str) -> Running<'w> {
     ws.wait_for_event("BATCH_TASK_WAITING", "b");
     ws.touch("c.go");
     ws.wait_for_event("BATCH_TASK_COMPLETED", "c");
+    (first, second)
+}
+
+/// The first of two batches, after the other one and the supervisor of its agent were killed: it has taken the attempt
+/// over, and stops what is left of it.
+fn taken_over<'w>(ws: &'w Workspace, grace: &str) -> Running<'w> {
+    let (first, second) = two_batches(ws, grace);
     let supervisor = ws.supervisor("a");
     second.kill9();
     process::kill9(supervisor);
@@ -88,4 +94,43 @@ fn a_task_that_is_reopened_starts_after_the_end_of_the_attempt_that_was_taken_ov
     assert_eq!(ws.lines("a.pid"), 3);
     assert!(ws.exists("b.ran") && !ws.exists("beside"));
     assert_eq!(ws.status("a"), "DONE");
+}
+
+#[test]
+fn reconcile_settles_what_it_takes_over_and_nothing_that_it_was_not_asked_about() {
+    let ws = workspace();
+    let (first, second) = two_batches(&ws, "1s");
+    let supervisor = ws.supervisor("a");
+    let pids = ws.wait_for_lines("a.pid", 2);
+    let agent = pids.lines().last().and_then(|pid| pid.parse().ok());
+    let agent = agent.expect("its second line is a number");
+    first.kill9();
+    second.kill9();
+    process::kill9(supervisor);
+    ws.cf(["reconcile", "c"]).ok();
+    assert!(process::alive(agent) && ws.events_of("ATTEMPT_ADOPTED", "a").is_empty());
+    ws.cf(["reconcile"]).ok();
+    assert!(!process::alive(agent));
+    assert_eq!(ws.sql("SELECT count(*) FROM attempt WHERE open = 1"), "0");
+    assert_eq!(ws.status("a"), "FAILED");
+}
+
+#[test]
+fn reconcile_waits_for_the_end_of_what_it_takes_over() {
+    let ws = workspace();
+    ws.add("a", &stubborn("a"));
+    ws.task("b").run("true").after("a").add();
+    let first = ws.start(["a"]);
+    let agent = ws.wait_for_pid("a.pid");
+    let second = ws.start(["b", "--kill-grace", "1s"]);
+    ws.wait_for_event("BATCH_TASK_QUEUED", "b");
+    let supervisor = ws.supervisor("a");
+    first.kill9();
+    second.kill9();
+    process::kill9(supervisor);
+    ws.cf(["reconcile"]).ok();
+    assert!(!process::alive(agent));
+    assert_eq!(ws.events_of("ATTEMPT_ADOPTED", "a").len(), 1);
+    assert_eq!(ws.sql("SELECT count(*) FROM attempt WHERE open = 1"), "0");
+    assert_eq!(ws.status("a"), "FAILED");
 }

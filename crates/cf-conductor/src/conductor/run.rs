@@ -597,7 +597,8 @@ impl<'a> Conductor<'a> {
         if !waits || !due {
             return Ok(());
         }
-        let waited: Vec<TaskId> = self.core.schedule.waited_for().collect();
+        let mut waited: Vec<TaskId> = self.core.schedule.waited_for().collect();
+        waited.retain(|task| self.core.is_in_hand(*task));
         for task in waited {
             let open = self.store.read(|reader| reader.open_attempts_of(task))?;
             let batch = self.core.batch;

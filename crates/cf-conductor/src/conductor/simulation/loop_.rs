@@ -539,7 +539,8 @@ impl World {
         if !waits || !due {
             return Ok(());
         }
-        let waited: Vec<TaskId> = core.schedule.waited_for().collect();
+        let mut waited: Vec<TaskId> = core.schedule.waited_for().collect();
+        waited.retain(|task| core.is_in_hand(*task));
         for task in waited {
             let open = self.store.read(|reader| reader.open_attempts_of(task))?;
             let batch = core.batch;
