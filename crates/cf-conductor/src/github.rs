@@ -301,6 +301,8 @@ impl GithubSource {
             Some(until) => {
                 settling.insert(task, until);
             }
+            // Of most tasks it was never said.
+            None if settling.is_empty() => {}
             None => {
                 settling.remove(&task);
             }

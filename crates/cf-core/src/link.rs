@@ -99,18 +99,18 @@ impl FromStr for Repo {
             .ok_or_else(|| refuse("it is not OWNER/REPO"))?;
         // GitHub's own rules: accounts have letters, digits and hyphens (and `_` for managed users), at most 39 or so;
         // repositories also `.` and `_`, at most 100, and are never `.` or `..`.
-        let account = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let account = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
         if owner.is_empty()
             || owner.len() > 64
-            || !owner.chars().all(account)
+            || !owner.bytes().all(account)
             || owner.starts_with('-')
         {
             return Err(refuse("its owner is not an account name"));
         }
-        let repository = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let repository = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
         if name.is_empty()
             || name.len() > 100
-            || !name.chars().all(repository)
+            || !name.bytes().all(repository)
             || name == "."
             || name == ".."
         {
@@ -260,13 +260,18 @@ impl Link {
             LinkKind::Issue => "issues",
             LinkKind::Pr => "pull",
         };
-        // A pass over linked tasks makes one for each; formatting them was 8 % of it.
-        let number = self.number.to_string();
-        let (owner, name) = (&self.repo.owner, &self.repo.name);
-        [
-            "https://", &self.host, "/", owner, "/", name, "/", what, "/", &number,
-        ]
-        .concat()
+        // A pass over linked tasks makes one for each, and the machinery of formatting costs several times as much.
+        let mut digits = [0; 20];
+        let number = decimal(self.number, &mut digits);
+        let parts = [&self.host, &self.repo.owner, &self.repo.name, what, number];
+        let length = parts.iter().map(|part| part.len() + 1).sum::<usize>();
+        let mut url = String::with_capacity("https:/".len() + length);
+        url.push_str("https:/");
+        for part in parts {
+            url.push('/');
+            url.push_str(part);
+        }
+        url
     }
 }
 
@@ -299,6 +304,20 @@ impl fmt::Display for Link {
         let elsewhere = HOSTS_SHOWN.load(Ordering::Relaxed);
         f.write_str(&self.shown_on(if elsewhere { "" } else { GITHUB }))
     }
+}
+
+/// A number in decimal digits, written from the end of `digits`.
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &str {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    str::from_utf8(&digits[at..]).expect("digits are ASCII")
 }
 
 fn refuse(text: &str, why: &'static str) -> LinkError {
@@ -377,6 +396,15 @@ mod tests {
         assert_eq!(whole.unwrap().host, "github.com");
         let wrong = Link::parse("a/b#0", LinkKind::Issue, host).unwrap_err();
         assert!(wrong.to_string().contains("number"), "{wrong}");
+    }
+
+    #[test_case("o/r#7" => "https://github.com/o/r/issues/7"; "one digit")]
+    #[test_case("ghe.corp:8443/o/r.x#2147483647" => "https://ghe.corp:8443/o/r.x/issues/2147483647"; "the largest number")]
+    #[test_case("https://github.com/o/r/pull/100" => "https://github.com/o/r/pull/100"; "zeros at the end")]
+    fn has_the_address(text: &str) -> String {
+        Link::parse(text, LinkKind::Issue, "github.com")
+            .unwrap()
+            .url()
     }
 
     #[test]

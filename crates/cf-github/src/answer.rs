@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use crate::item::{Comment, FoundPr, Item};
 use crate::time::whole_seconds;
 
-/// A question about one link.
+/// A question about one link, which may be a borrowed one.
 #[derive(Clone, Debug)]
-pub struct LinkAsk {
+pub struct LinkAsk<L = Link> {
     /// What is asked about. Its kind plays no part: GitHub says what it is.
-    pub link: Link,
+    pub link: L,
     /// How old an answer may be, normally the interval between passes.
     pub fresh_within: Duration,
     /// How the answer must have been come by.
@@ -26,9 +26,9 @@ pub struct LinkAsk {
     pub found: FoundAsk,
 }
 
-impl LinkAsk {
+impl<L> LinkAsk<L> {
     /// Asks for the state alone, listed.
-    pub const fn state(link: Link, fresh_within: Duration) -> Self {
+    pub const fn state(link: L, fresh_within: Duration) -> Self {
         Self {
             link,
             fresh_within,

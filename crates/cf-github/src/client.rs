@@ -4,6 +4,7 @@
 //! its answers in the cache. A look never waits for a pause or a closed circuit: it answers from what is known, and
 //! says why the rest is not. Nothing here prints; what a person should hear comes out of [`GitHub::take_notices`].
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -173,21 +174,26 @@ impl GitHub {
             .collect()
     }
 
-    /// Answers every question, in order, from the cache alone.
-    pub fn peek(&self, asks: &[LinkAsk]) -> Vec<Answer> {
+    /// Answers every question, in order and as the answers are taken, from the cache alone.
+    pub fn peek<L: Borrow<Link>>(
+        &self,
+        asks: impl IntoIterator<Item = LinkAsk<L>>,
+    ) -> impl Iterator<Item = Answer> {
         let now = Timestamp::now();
-        let mut hosts: HashMap<&str, Result<Arc<Host>, String>> = HashMap::new();
-        asks.iter()
-            .map(|ask| {
-                match hosts
-                    .entry(&ask.link.host)
-                    .or_insert_with(|| self.host(&ask.link.host))
-                {
-                    Ok(host) => host.answer(ask, now),
-                    Err(why) => host_unknown(why),
-                }
-            })
-            .collect()
+        // A few, so that looking through them is faster than anything else.
+        let mut hosts: Vec<(String, Result<Arc<Host>, String>)> = Vec::new();
+        asks.into_iter().map(move |ask| {
+            let name = &ask.link.borrow().host;
+            let at = hosts.iter().position(|(known, _)| known == name);
+            let at = at.unwrap_or_else(|| {
+                hosts.push((name.clone(), self.host(name)));
+                hosts.len() - 1
+            });
+            match &hosts[at].1 {
+                Ok(host) => host.answer(&ask, now),
+                Err(why) => host_unknown(why),
+            }
+        })
     }
 
     /// Takes in what was saved, as far as it is newer than what is known and was read with the same token.

@@ -11,12 +11,14 @@ pub(crate) mod observe;
 mod tests;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use cf_core::{Actor, BlockerStatus, Phase, TaskId, TaskStatus, Timestamp};
-use cf_github::{Answer, FoundAsk, LinkAsk, Proof};
+use cf_core::{Actor, BlockerStatus, Link, Phase, TaskId, TaskStatus, Timestamp};
+use cf_github::{Answer, FoundAsk, LinkAsk};
 use cf_reconcile::{
-    Believed, Caused, Decision, Effect, Evidence, LinkObservation, LinkState, PullRequestState,
-    Reason, ReconcileAction, ReconciliationResult, SourceName, decide_links, new_context, plan,
+    Believed, Caused, ClosedUnmerged, Decision, Effect, Evidence, LinkObservation, LinkState,
+    PullRequestState, Reason, ReconcileAction, ReconciliationResult, SourceName, decide_links,
+    new_context, plan,
 };
 
 use super::{Asked, Observation, Reconciler};
@@ -27,6 +29,14 @@ use observe::{Seen, Surroundings};
 
 /// Above so many tasks, all links are read in one go rather than task by task.
 const ONE_BY_ONE: usize = 200;
+
+/// What holds for all of a pass.
+struct Pass<'r> {
+    reader: &'r Reader<'r>,
+    closed_unmerged: ClosedUnmerged,
+    settle: Duration,
+    now: Timestamp,
+}
 
 /// Asks what is known about the links of tasks.
 #[derive(Clone, Debug)]
@@ -79,48 +89,66 @@ impl GitHubReconciler {
             let tasks: Vec<TaskId> = asked.iter().map(|asked| asked.task).collect();
             reader.linked_tasks(Some(&tasks))?
         };
-        linked.retain(|_, task| !task.deleted && task.status != TaskStatus::Merged);
         let untold: HashMap<TaskId, u32> =
             reader.tasks_with_untold_comments()?.into_iter().collect();
         let tasks: Vec<(&Asked, LinkedTask)> = asked
             .iter()
             .filter_map(|asked| Some((asked, linked.remove(&asked.task)?)))
             .collect();
+        let mut ask = self.asking();
         let links = tasks.iter().flat_map(|(_, task)| &task.links);
-        let asks: Vec<LinkAsk> = links.map(|row| self.ask(row)).collect();
-        let answers = self.source.client().peek(&asks);
-        let mut answers = answers.as_slice();
+        let mut answers = self.source.client().peek(links.map(&mut ask));
+        let pass = Pass {
+            reader,
+            closed_unmerged: self.source.closed_unmerged(),
+            settle: self.source.settle(),
+            now: Timestamp::now(),
+        };
+        let mut own = Vec::new();
         let mut found = Vec::with_capacity(tasks.len());
         for (asked, task) in &tasks {
-            let (own, others) = answers.split_at(task.links.len());
-            answers = others;
+            own.clear();
+            own.extend(answers.by_ref().take(task.links.len()));
             let untold = untold.get(&asked.task).copied().unwrap_or(0);
-            found.extend(self.check(reader, asked, task, own, untold)?);
+            self.check(&pass, asked, task, &own, untold, &mut found)?;
         }
         Ok(found)
     }
 
-    fn ask(&self, row: &LinkRow) -> LinkAsk {
-        LinkAsk {
-            link: row.link.clone(),
-            fresh_within: self.source.fresh_within(&row.link.host),
-            proof: Proof::Listed,
-            comments: Some(comments_of(row)),
-            found: FoundAsk::WhenMoved,
+    /// What is asked about a link. How old its answer may be is the same for all of a host, and found out once.
+    fn asking<'r>(&self) -> impl FnMut(&'r LinkRow) -> LinkAsk<&'r Link> {
+        let mut hosts: Vec<(&str, Duration)> = Vec::new();
+        move |row| {
+            let host = row.link.host.as_str();
+            let known = hosts.iter().find(|(known, _)| *known == host);
+            let fresh_within = if let Some((_, fresh_within)) = known {
+                *fresh_within
+            } else {
+                let fresh_within = self.source.fresh_within(host);
+                hosts.push((host, fresh_within));
+                fresh_within
+            };
+            LinkAsk {
+                comments: Some(comments_of(row)),
+                found: FoundAsk::WhenMoved,
+                ..LinkAsk::state(&row.link, fresh_within)
+            }
         }
     }
 
+    /// Adds what is found about a task.
     fn check(
         &self,
-        reader: &Reader<'_>,
+        pass: &Pass<'_>,
         asked: &Asked,
         task: &LinkedTask,
         answers: &[Answer],
         untold: u32,
-    ) -> Result<Vec<ReconciliationResult>> {
-        let seen = self.see(reader, asked, task, answers, untold)?;
+        found: &mut Vec<ReconciliationResult>,
+    ) -> Result<()> {
+        let seen = see(pass, asked, task, answers, untold)?;
         let links: Vec<LinkObservation> = seen.iter().map(|seen| seen.observation).collect();
-        let decision = decide_links(&links, self.source.closed_unmerged());
+        let decision = decide_links(&links, pass.closed_unmerged);
         let waits = seen
             .iter()
             .filter(|_| {
@@ -133,76 +161,71 @@ impl GitHubReconciler {
         let comments =
             new_context(&links).filter(|_| decision.action != ReconcileAction::LogContext);
         let phase = asked.believed.phase();
-        Ok(std::iter::once(decision)
+        let findings = std::iter::once(decision)
             .chain(comments)
             // What does nothing where the task stands is not worth telling again and again.
             .filter(|decision| {
                 decision.action == ReconcileAction::None
                     || plan(decision.action, phase) != Effect::Nothing
             })
-            .map(|decision| finding(asked, task.status, phase, &seen, decision))
-            .collect())
-    }
-
-    fn see<'t>(
-        &self,
-        reader: &Reader<'_>,
-        asked: &Asked,
-        task: &'t LinkedTask,
-        answers: &[Answer],
-        untold: u32,
-    ) -> Result<Vec<Seen<'t>>> {
-        let by_hand = if answers.iter().any(observe::is_closed) {
-            reader.set_ready_by_hand(asked.task)?
-        } else {
-            None
-        };
-        let around = Surroundings {
-            caused: caused(reader, asked, task)?,
-            attempt_began: match asked.attempt {
-                Some(attempt) if asked.believed == Believed::Running => {
-                    Some(reader.attempt(attempt)?.started_at)
-                }
-                _ => None,
-            },
-            settle: self.source.settle(),
-            now: Timestamp::now(),
-        };
-        let mut all = Vec::with_capacity(answers.len());
-        let mut new_comments = untold;
-        for (row, answer) in task.links.iter().zip(answers) {
-            let question_open = match row.question {
-                Some(id) => reader.blocker(id)?.status == BlockerStatus::Open,
-                None => false,
-            };
-            let overruled = closing::overruled(reader, row, by_hand)?;
-            all.extend(observe::observe(
-                &around,
-                row,
-                answer,
-                question_open,
-                overruled,
-            ));
-            for comment in observe::comments(answer) {
-                let unseen =
-                    observe::is_news(row, comment) && !reader.has_comment(row, &comment.id)?;
-                new_comments += u32::from(unseen);
-            }
-        }
-        if let Some(first) = all
-            .iter_mut()
-            .find(|seen| !matches!(seen.observation.state, LinkState::Gone | LinkState::Unknown))
-        {
-            first.observation.new_comments = new_comments;
-        }
-        Ok(all)
+            .map(|decision| finding(asked, task.status, phase, &seen, decision));
+        found.extend(findings);
+        Ok(())
     }
 }
 
+fn see<'t>(
+    pass: &Pass<'_>,
+    asked: &Asked,
+    task: &'t LinkedTask,
+    answers: &[Answer],
+    untold: u32,
+) -> Result<Vec<Seen<'t>>> {
+    let reader = pass.reader;
+    let by_hand = if answers.iter().any(observe::is_closed) {
+        reader.set_ready_by_hand(asked.task)?
+    } else {
+        None
+    };
+    let around = Surroundings {
+        caused: caused(reader, asked)?,
+        attempt_began: match asked.attempt {
+            Some(attempt) if asked.believed == Believed::Running => {
+                Some(reader.attempt(attempt)?.started_at)
+            }
+            _ => None,
+        },
+        settle: pass.settle,
+        now: pass.now,
+    };
+    let mut all = Vec::with_capacity(answers.len());
+    let mut new_comments = untold;
+    for (row, answer) in task.links.iter().zip(answers) {
+        let question_open = match row.question {
+            Some(id) => reader.blocker(id)?.status == BlockerStatus::Open,
+            None => false,
+        };
+        let overruled = closing::overruled(reader, row, by_hand)?;
+        observe::observe(&around, row, answer, question_open, overruled, &mut all);
+        for comment in observe::comments(answer) {
+            let unseen = observe::is_news(row, comment) && !reader.has_comment(row, &comment.id)?;
+            new_comments += u32::from(unseen);
+        }
+    }
+    if let Some(first) = all
+        .iter_mut()
+        .find(|seen| !matches!(seen.observation.state, LinkState::Gone | LinkState::Unknown))
+    {
+        first.observation.new_comments = new_comments;
+    }
+    Ok(all)
+}
+
 /// What links did to a task that has an outcome in this batch, as long as nobody else has had a word since.
-fn caused(reader: &Reader<'_>, asked: &Asked, task: &LinkedTask) -> Result<Caused> {
-    let by_tracker = matches!(task.status_by, Actor::Github(_));
-    if asked.believed.phase() != Phase::Finished || !by_tracker {
+fn caused(reader: &Reader<'_>, asked: &Asked) -> Result<Caused> {
+    if asked.believed.phase() != Phase::Finished
+        || !matches!(reader.task(asked.task)?.status_by, Actor::Github(_))
+    {
         return Ok(Caused::Nothing);
     }
     let row = reader.batch_task(asked.batch, asked.task)?;

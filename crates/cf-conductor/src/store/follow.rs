@@ -84,10 +84,6 @@ impl LinkRow {
 pub struct LinkedTask {
     /// Where it stands.
     pub status: TaskStatus,
-    /// Who wrote the status.
-    pub status_by: Actor,
-    /// Whether it was deleted.
-    pub deleted: bool,
     /// Its links, oldest first.
     pub links: Vec<LinkRow>,
 }
@@ -167,7 +163,8 @@ impl Reader<'_> {
             .doing("look for links")
     }
 
-    /// The linked ones among these tasks, or of all tasks.
+    /// The linked ones among these tasks, or of all tasks, but for those that nothing follows any more: what is deleted
+    /// or merged.
     ///
     /// # Errors
     ///
@@ -175,11 +172,12 @@ impl Reader<'_> {
     pub fn linked_tasks(&self, only: Option<&[TaskId]>) -> Result<HashMap<TaskId, LinkedTask>> {
         let mut found = HashMap::new();
         let Some(only) = only else {
+            found.reserve(usize::try_from(self.count_links()?).unwrap_or(0));
             self.add_linked_tasks("", [], &mut found)?;
             return Ok(found);
         };
         for task in only {
-            self.add_linked_tasks("WHERE link.task = ?1", [task.to_string()], &mut found)?;
+            self.add_linked_tasks("AND link.task = ?1", [task.to_string()], &mut found)?;
         }
         Ok(found)
     }
@@ -191,8 +189,8 @@ impl Reader<'_> {
         found: &mut HashMap<TaskId, LinkedTask>,
     ) -> Result<()> {
         let sql = format!(
-            "SELECT {LINK}, task.status, task.status_by, task.deleted_at_ms FROM link \
-             JOIN task ON task.id = link.task {which} ORDER BY link.pk"
+            "SELECT {LINK}, task.status FROM link JOIN task ON task.id = link.task \
+             WHERE task.status <> 'MERGED' AND task.deleted_at_ms IS NULL {which} ORDER BY link.pk"
         );
         let mut statement = self.conn.prepare_cached(&sql).doing("read links")?;
         let mut rows = statement.query(given).doing("read links")?;
@@ -201,11 +199,8 @@ impl Reader<'_> {
             match found.entry(link.task) {
                 Entry::Occupied(mut task) => task.get_mut().links.push(link),
                 Entry::Vacant(task) => {
-                    let deleted: Option<i64> = row.get(17).doing("read a linked task")?;
                     task.insert(LinkedTask {
                         status: parsed(row, 15).doing("read a linked task")?,
-                        status_by: parsed(row, 16).doing("read a linked task")?,
-                        deleted: deleted.is_some(),
                         links: vec![link],
                     });
                 }

@@ -1,5 +1,6 @@
 //! One host: its cache, its pace, and what its callers want.
 
+use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,8 +12,8 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 use super::{HostStatus, Notices, Sent, Settings, locked};
-use crate::answer::{Answer, Comments, Gone, Known, LinkAsk, Read, Why};
-use crate::entry::{CommentWant, Entry, Key, Want};
+use crate::answer::{Answer, CommentAsk, Comments, Gone, Known, LinkAsk, Read, Why};
+use crate::entry::{CommentWant, Entry, Key, KeyRef, Want};
 use crate::item::FoundPr;
 use crate::pace::{Gate, Pace, Resource};
 use crate::reply::CommentPage;
@@ -119,7 +120,7 @@ impl Host {
         }
         asks.iter()
             .zip(&keyed)
-            .map(|(ask, (key, want))| self.answer_keyed(ask, key, want, asked_at))
+            .map(|(ask, (_, want))| self.answer_wanted(ask, want, asked_at))
             .collect()
     }
 
@@ -175,25 +176,41 @@ impl Host {
     }
 
     /// The answer that the cache has now to a question that was asked at `asked_at`.
-    pub(super) fn answer(&self, ask: &LinkAsk, asked_at: Timestamp) -> Answer {
-        self.answer_keyed(ask, &key_of(&ask.link), &Want::of(ask, asked_at), asked_at)
+    pub(super) fn answer<L: Borrow<Link>>(&self, ask: &LinkAsk<L>, asked_at: Timestamp) -> Answer {
+        self.answer_wanted(ask, &Want::of(ask, asked_at), asked_at)
     }
 
-    fn answer_keyed(&self, ask: &LinkAsk, key: &Key, want: &Want, asked_at: Timestamp) -> Answer {
+    fn answer_wanted<L: Borrow<Link>>(
+        &self,
+        ask: &LinkAsk<L>,
+        want: &Want,
+        asked_at: Timestamp,
+    ) -> Answer {
+        let link = ask.link.borrow();
+        let key = KeyRef {
+            repo: &link.repo,
+            number: link.number,
+        };
+        let trouble = || {
+            let troubles = locked(&self.troubles);
+            // Mostly there are none, and a key is a copy of the name.
+            if troubles.is_empty() {
+                return None;
+            }
+            troubles.get(&key_of(link)).map(|(_, why)| why.clone())
+        };
         let why = || {
-            locked(&self.troubles)
-                .get(key)
-                .map(|(_, why)| why.clone())
+            trouble()
                 .or_else(|| self.gate(Resource::Graphql).why())
                 .unwrap_or(Why::NotAsked)
         };
-        let Some(entry) = self.cache.get(key) else {
+        let Some(entry) = self.cache.get(&key) else {
             return Answer::Unknown {
                 why: why(),
                 last: None,
             };
         };
-        let span = locked(&self.spans).get(&key.repo).copied();
+        let span = locked(&self.spans).get(key.repo).copied();
         let due = entry.is_due(span.as_ref(), want, asked_at);
         match &entry.what {
             What::Is(seen) => {
@@ -201,7 +218,7 @@ impl Host {
                     item: Arc::clone(&seen.item),
                     read_at: entry.read_at,
                     checked_at: entry.checked_at(span.as_ref()),
-                    comments: comments(&entry, ask, want, why),
+                    comments: comments(&entry, ask.comments, want, why),
                     found: self.found(seen),
                 };
                 if due {
@@ -321,8 +338,13 @@ impl Host {
     }
 }
 
-fn comments(entry: &Entry, ask: &LinkAsk, want: &Want, why: impl Fn() -> Why) -> Comments {
-    let (Some(asked), Some(seen)) = (&ask.comments, entry.seen()) else {
+fn comments(
+    entry: &Entry,
+    asked: Option<CommentAsk>,
+    want: &Want,
+    why: impl Fn() -> Why,
+) -> Comments {
+    let (Some(asked), Some(seen)) = (asked, entry.seen()) else {
         return Comments::NotAsked;
     };
     if asked
@@ -331,7 +353,7 @@ fn comments(entry: &Entry, ask: &LinkAsk, want: &Want, why: impl Fn() -> Why) ->
     {
         return Comments::Unchanged;
     }
-    let one = CommentWant::of(*asked);
+    let one = CommentWant::of(asked);
     if let Some(talk) = entry.talk_for(&one, want.fresh_after) {
         let from = match asked.since {
             Some(since) => talk

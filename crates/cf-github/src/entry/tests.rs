@@ -228,3 +228,29 @@ fn two_who_ask_for_comments_both_get_theirs() {
     both.merge(&of(None, None, 20));
     assert_eq!(both.comments, of(Some(20), None, 20).comments);
 }
+
+#[test]
+fn an_item_is_looked_up_whatever_the_case_of_its_repository() {
+    use std::hash::{BuildHasher as _, RandomState};
+
+    let hasher = RandomState::new();
+    let key = |repo: &str, number| Key {
+        repo: repo.parse().unwrap(),
+        number,
+    };
+    let of = |key: &Key| hasher.hash_one(KeyRef::from(key));
+    let kept = key("Some-Owner/a-long.Name_of-it", 7);
+    for (repo, number, is_it) in [
+        ("some-owner/A-LONG.name_of-it", 7, true),
+        ("some-owner/a-long.name_of-it", 8, false),
+        ("some-owner/a-long.name_of-is", 7, false),
+    ] {
+        let other = key(repo, number);
+        assert_eq!(
+            moka::Equivalent::equivalent(&KeyRef::from(&other), &kept),
+            is_it,
+            "{repo}"
+        );
+        assert_eq!(of(&other) == hasher.hash_one(&kept), is_it, "{repo}");
+    }
+}

@@ -63,14 +63,15 @@ impl Seen<'_> {
     }
 }
 
-/// Observes a link, and the pull requests that were found through it.
+/// Observes a link, and the pull requests that were found through it; adds them to what was seen.
 pub(crate) fn observe<'r>(
     around: &Surroundings,
     row: &'r LinkRow,
     answer: &Answer,
     question_open: bool,
     overruled: Option<Overruled>,
-) -> Vec<Seen<'r>> {
+    seen: &mut Vec<Seen<'r>>,
+) {
     let (known, freshness) = match answer {
         Answer::Known(known) => (Some(known), Freshness::Fresh),
         Answer::Unknown { last, .. } => (last.as_ref(), Freshness::Stale),
@@ -82,14 +83,15 @@ pub(crate) fn observe<'r>(
             // Where it is now is asked before anything is decided.
             _ => LinkState::Unknown,
         };
-        return vec![Seen {
+        seen.push(Seen {
             observation: LinkObservation::new(state),
             settles_at: None,
             ended_at: None,
             link: Cow::Borrowed(&row.link),
             state: None,
             updated_at: None,
-        }];
+        });
+        return;
     };
     let link = if known.item.kind == row.link.kind {
         Cow::Borrowed(&row.link)
@@ -130,13 +132,13 @@ pub(crate) fn observe<'r>(
             updated_at: item.map(|item| item.updated_at),
         }
     };
-    let own = one(
+    seen.push(one(
         link,
         &known.item.state,
         Some(&known.item),
         Origin::Linked,
         caused,
-    );
+    ));
     let found = known.found.iter().map(|pr| {
         let link = Link {
             host: row.link.host.clone(),
@@ -147,7 +149,7 @@ pub(crate) fn observe<'r>(
         let link = Cow::Owned(link);
         one(link, &pr.state, None, Origin::ThroughIssue, Caused::Nothing)
     });
-    std::iter::once(own).chain(found).collect()
+    seen.extend(found);
 }
 
 const fn link_state(kind: LinkKind, state: &ItemState, draft: bool) -> LinkState {
