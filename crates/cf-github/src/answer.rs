@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cf_core::Link;
+use cf_core::{Link, Repo};
 use jiff::Timestamp;
 
 use crate::item::{Comment, FoundPr, Item};
@@ -134,6 +134,10 @@ pub struct Read {
     pub up_to: Timestamp,
     /// Whether there were more than are told here; those are the oldest.
     pub more: bool,
+    /// How many of them make no sense and are not told. As long as there are any, whoever stores the others leaves
+    /// [`CommentAsk::since`] and [`CommentAsk::seen`] where they are: they are asked for again, in each pass at first,
+    /// then less and less often.
+    pub unread: u32,
 }
 
 /// An item that is not there.
@@ -223,6 +227,23 @@ pub enum NoticeKind {
         /// Why.
         why: Why,
     },
+    /// Comments make no sense; the others of their item are told. Said once for each item.
+    Unread {
+        /// The item's repository.
+        repo: Repo,
+        /// Its number.
+        number: u64,
+        /// How many.
+        comments: u32,
+    },
+}
+
+/// How many comments cannot be read, in words.
+pub(crate) fn unread_words(comments: u32) -> String {
+    match comments {
+        1 => "1 comment cannot be read".to_owned(),
+        n => format!("{n} comments cannot be read"),
+    }
 }
 
 impl fmt::Display for Notice {
@@ -234,6 +255,16 @@ impl fmt::Display for Notice {
             }
             NoticeKind::Closed => write!(f, "{} answers again", self.host),
             NoticeKind::Off { why } => write!(f, "{} is off: {why}", self.host),
+            NoticeKind::Unread {
+                repo,
+                number,
+                comments,
+            } => write!(
+                f,
+                "{} of {}/{repo}#{number}; the others are told, and it is asked for again",
+                unread_words(*comments),
+                self.host
+            ),
         }
     }
 }

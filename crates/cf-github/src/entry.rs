@@ -72,6 +72,34 @@ pub(crate) struct Entry {
     pub(crate) what: What,
     /// The comments that were read last. Never saved.
     pub(crate) talk: Option<Arc<Talk>>,
+    /// The looks at the pull requests that close it which brought nothing usable. Never saved.
+    pub(crate) holes: Option<Holes>,
+}
+
+/// Looks in a row whose replies left something out that has to be there. A hole that a timeout has left is gone with the
+/// next look; another is there for days, and nobody is to be asked about it in every pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holes {
+    /// How many.
+    pub(crate) looks: u32,
+    /// When the last one was asked for.
+    pub(crate) at: Timestamp,
+}
+
+impl Holes {
+    /// One more.
+    pub(crate) fn after(before: Option<Self>, at: Timestamp) -> Self {
+        Self {
+            looks: before.map_or(1, |before| before.looks.saturating_add(1)),
+            at,
+        }
+    }
+
+    /// Whether there is to be no other look for now, by somebody for whom an answer from `fresh_after` on is fresh.
+    fn rest(&self, fresh_after: Timestamp) -> bool {
+        look_again(GoneHow::Invisible, self.looks)
+            .is_some_and(|wait| later(self.at, wait) >= fresh_after)
+    }
 }
 
 /// Comments as they were read.
@@ -83,6 +111,10 @@ pub(crate) struct Talk {
     pub(crate) read_at: Timestamp,
     /// The comments, oldest first.
     pub(crate) list: Arc<[Comment]>,
+    /// How many could not be read.
+    pub(crate) unread: u32,
+    /// The looks that could not read them.
+    pub(crate) holes: Option<Holes>,
     /// Whether older ones were left out.
     pub(crate) more: bool,
     /// Whether there are too many for all that was wanted to be read.
@@ -239,6 +271,8 @@ impl Entry {
         self.talk.as_deref().filter(|talk| {
             talk.updated_at >= seen.item.updated_at
                 && (talk.settled || talk.read_at >= fresh_after)
+                && (talk.read_at >= fresh_after
+                    || talk.holes.is_none_or(|holes| holes.rest(fresh_after)))
                 && (talk.cut || want.is_met_by(&talk.list, talk.more))
         })
     }
@@ -282,6 +316,7 @@ impl Entry {
         );
         seen.item.kind == LinkKind::Issue
             && !done
+            && !self.holes.is_some_and(|holes| holes.rest(want.fresh_after))
             && match want.found {
                 FoundAsk::Never => false,
                 // One that was dropped may have been done all the same.

@@ -145,7 +145,8 @@ pub fn look_up(
 }
 
 /// Stores comments with the watermark: what is newer than the link is news; of what is older, the last ones by
-/// people who are trusted are context.
+/// people who are trusted are context. While there are some that could not be read the watermark stays, so that they
+/// are asked for again.
 pub(crate) fn store_comments(tx: &mut Tx<'_>, row: &LinkRow, read: &Read) -> Result<()> {
     let kept: Vec<NewComment<'_>> = read
         .list
@@ -170,7 +171,16 @@ pub(crate) fn store_comments(tx: &mut Tx<'_>, row: &LinkRow, read: &Read) -> Res
         && first.is_some_and(|first| observe::is_newer(row, first))
     {
         // More is news than the last ones: all from the link on are read next.
-        tx.store_comments(row, &kept, Timestamp::UNIX_EPOCH, Some(row.created_at))?;
+        tx.store_comments(
+            row,
+            &kept,
+            Some(Timestamp::UNIX_EPOCH),
+            Some(row.created_at),
+        )?;
+        return Ok(());
+    }
+    if read.unread > 0 {
+        tx.store_comments(row, &kept, None, None)?;
         return Ok(());
     }
     let newest = read.list.iter().map(|comment| comment.created_at).max();
@@ -178,7 +188,7 @@ pub(crate) fn store_comments(tx: &mut Tx<'_>, row: &LinkRow, read: &Read) -> Res
     let since = newest.or_else(|| row.comments_since.is_none().then_some(read.up_to));
     let is_same = row.comments_seen == Some(read.up_to) && row.comments_since >= since;
     if !(is_same && kept.is_empty()) {
-        tx.store_comments(row, &kept, read.up_to, since)?;
+        tx.store_comments(row, &kept, Some(read.up_to), since)?;
     }
     Ok(())
 }

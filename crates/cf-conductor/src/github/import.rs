@@ -416,7 +416,7 @@ fn keep_comments(tx: &mut Tx<'_>, task: TaskId, link: &Link, issue: &ImportedIss
         .unwrap_or(issue.updated_at);
     let newest = read.iter().map(|comment| comment.created_at).max();
     let since = newest.or(Some(seen));
-    tx.store_comments(row, &comments, seen, since)?;
+    tx.store_comments(row, &comments, Some(seen), since)?;
     Ok(())
 }
 

@@ -424,8 +424,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores comments with the watermark that says so. Those that are stored already stay as they are. Returns how
-    /// many are new.
+    /// Stores comments with the watermark that says so; without one they are read again. Those that are stored already
+    /// stay as they are. Returns how many are new.
     ///
     /// # Errors
     ///
@@ -434,7 +434,7 @@ impl Tx<'_> {
         &mut self,
         row: &LinkRow,
         comments: &[NewComment<'_>],
-        seen: Timestamp,
+        seen: Option<Timestamp>,
         since: Option<Timestamp>,
     ) -> Result<usize> {
         let seq = self.reader().last_seq()?;
@@ -461,6 +461,9 @@ impl Tx<'_> {
                 })
                 .doing("store a comment")?;
         }
+        let Some(seen) = seen else {
+            return Ok(stored);
+        };
         self.conn
             .prepare_cached(
                 "UPDATE link SET comments_seen_ms = max(?2, coalesce(comments_seen_ms, ?2)), \

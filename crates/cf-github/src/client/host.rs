@@ -12,7 +12,9 @@ use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 
 use super::{HostStatus, Notices, Sent, Settings, locked};
-use crate::answer::{Answer, CommentAsk, Comments, Gone, Known, LinkAsk, Read, Why};
+use crate::answer::{
+    Answer, CommentAsk, Comments, Gone, Known, LinkAsk, NoticeKind, Read, Why, unread_words,
+};
 use crate::entry::{CommentWant, Entry, Key, KeyRef, Want};
 use crate::item::FoundPr;
 use crate::pace::{Gate, Pace, Resource};
@@ -38,6 +40,8 @@ pub(crate) struct Host {
     pub(super) spans: Mutex<HashMap<Repo, Span>>,
     /// Why something that was asked for is not known, and when that turned out.
     troubles: Mutex<HashMap<Key, (Timestamp, Why)>>,
+    /// Items of which it was said that comments cannot be read.
+    unread_said: Mutex<HashSet<Key>>,
     /// When a look over REST told nothing about an item, or failed.
     pub(super) looked: Mutex<HashMap<Key, Timestamp>>,
     /// The item with which the next pass over states begins: the last one had no time for it.
@@ -82,6 +86,7 @@ impl Host {
                 .build(),
             spans: Mutex::default(),
             troubles: Mutex::default(),
+            unread_said: Mutex::default(),
             looked: Mutex::default(),
             next: Mutex::default(),
             unfinished: Mutex::default(),
@@ -311,6 +316,23 @@ impl Host {
         locked(&self.troubles).insert(key.clone(), (Timestamp::now(), why));
     }
 
+    /// Notes how many comments of an item could not be read, and says it once.
+    pub(super) fn note_unread(&self, key: &Key, unread: u32) {
+        if unread == 0 {
+            locked(&self.unread_said).remove(key);
+            return;
+        }
+        let what = NoticeKind::Unread {
+            repo: key.repo.clone(),
+            number: key.number,
+            comments: unread,
+        };
+        self.trouble(key, Why::Unreadable(unread_words(unread)));
+        if locked(&self.unread_said).insert(key.clone()) {
+            self.notices.push(self.name(), Some(what));
+        }
+    }
+
     /// What stood in the way the last time still does.
     pub(super) fn still(&self, key: &Key) {
         if let Some((at, _)) = locked(&self.troubles).get_mut(key) {
@@ -365,6 +387,7 @@ fn comments(
             list: talk.list[from..].into(),
             up_to: talk.up_to(),
             more: talk.more && from == 0,
+            unread: talk.unread,
         });
     }
     Comments::Unknown(why())

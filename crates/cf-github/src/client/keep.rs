@@ -64,7 +64,8 @@ impl Host {
                 let entry = Entry {
                     read_at: snapshot.read_at,
                     what: snapshot.what,
-                    talk: known.and_then(|known| known.talk.clone()),
+                    talk: known.as_ref().and_then(|known| known.talk.clone()),
+                    holes: known.and_then(|known| known.holes),
                 };
                 self.cache.insert(key, Arc::new(entry));
             }

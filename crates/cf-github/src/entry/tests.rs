@@ -27,6 +27,7 @@ fn entry(state: ItemState, read_at: i64) -> Entry {
             etag: None,
         })),
         talk: None,
+        holes: None,
     }
 }
 
@@ -35,6 +36,7 @@ fn gone(how: GoneHow, looks: u32) -> Entry {
         read_at: at(0),
         what: What::Gone { how, looks },
         talk: None,
+        holes: None,
     }
 }
 
@@ -143,6 +145,8 @@ fn what_may_still_get_a_twin_is_read_again() {
     assert!(Talk::settles(at(0), at(5)));
     assert!(!Talk::settles(at(0), at(-3)), "clocks differ");
     let talk = |settled| Talk {
+        unread: 0,
+        holes: None,
         updated_at: at(0),
         read_at: at(0),
         list: Vec::new().into(),

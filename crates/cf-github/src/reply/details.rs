@@ -1,12 +1,12 @@
 //! Reads comments, and pull requests that close an issue.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Reply, pr_state};
+use super::{GraphqlError, Reply, pr_state};
 use crate::item::{self, Association, COMMENT_CAP_BYTES, Comment, FoundPr, cut};
 
 /// A page of an item's comments, the newest at the end.
@@ -14,6 +14,8 @@ use crate::item::{self, Association, COMMENT_CAP_BYTES, Comment, FoundPr, cut};
 pub(crate) struct CommentPage {
     /// The comments, oldest first.
     pub(crate) list: Vec<Comment>,
+    /// How many of them cannot be read, and are not in the list.
+    pub(crate) unread: u32,
     /// The cursor before which older ones stand, if there are any.
     pub(crate) before: Option<String>,
     /// The item's `updated_at` at that time.
@@ -34,13 +36,14 @@ pub(crate) fn details(reply: &mut Reply) -> DetailsReply {
     let mut data = reply.data.take().unwrap_or_default();
     let mut read = DetailsReply::default();
     let within = Within::of(reply);
+    let hidden = Hidden::of(reply);
     for node in list(data.remove("c")) {
         if let Some((id, page)) = page(node, within) {
             read.comments.insert(id, page);
         }
     }
-    for node in list(data.remove("f")) {
-        if let Some((id, found)) = found(node, within) {
+    for (nth, node) in list(data.remove("f")).into_iter().enumerate() {
+        if let Some((id, found)) = found(node, within, &hidden.of_issue(nth)) {
             read.found.insert(id, found);
         }
     }
@@ -62,6 +65,25 @@ impl Within {
             whole: reply.errors.is_empty(),
             latest: reply.latest,
         }
+    }
+}
+
+/// The places, in lists of pull requests that close an issue, at which this token may see nothing: the issue's place in
+/// the reply, and the pull request's in its list.
+struct Hidden(HashSet<(u64, u64)>);
+
+impl Hidden {
+    fn of(reply: &Reply) -> Self {
+        let hidden = reply
+            .errors
+            .iter()
+            .filter(|error| error.is_forbidden() || error.is_missing());
+        Self(hidden.filter_map(GraphqlError::closing_at).collect())
+    }
+
+    fn of_issue(&self, nth: usize) -> HashSet<u64> {
+        let of_it = self.0.iter().filter(|(issue, _)| *issue == nth as u64);
+        of_it.map(|(_, place)| *place).collect()
     }
 }
 
@@ -91,7 +113,7 @@ fn time(value: Option<&Value>) -> Option<Timestamp> {
     value?.as_str()?.parse().ok()
 }
 
-/// Reads a page of comments. A page that is not whole is none: what it leaves out would never be told.
+/// Reads a page of comments. What cannot be read of it is counted, so that it is asked for again.
 fn page(mut node: Map<String, Value>, within: Within) -> Option<(String, CommentPage)> {
     let id = node.get("id")?.as_str()?.to_owned();
     let updated_at = time(node.get("updatedAt")).filter(|at| *at <= within.latest)?;
@@ -104,36 +126,43 @@ fn page(mut node: Map<String, Value>, within: Within) -> Option<(String, Comment
         Value::Bool(true) => Some(page.get("startCursor")?.as_str()?.to_owned()),
         _ => return None,
     };
-    let list = whole_list(comments.remove("nodes"), within)?;
+    let (list, unread) = comment_list(comments.remove("nodes"), within)?;
     Some((
         id,
         CommentPage {
             list,
+            unread,
             before,
             updated_at,
         },
     ))
 }
 
-/// Every comment of a list; nothing when one cannot be read.
-fn whole_list(nodes: Option<Value>, within: Within) -> Option<Vec<Comment>> {
+/// The comments of a list that can be read, and how many cannot.
+fn comment_list(nodes: Option<Value>, within: Within) -> Option<(Vec<Comment>, u32)> {
     let Some(Value::Array(nodes)) = nodes else {
         return None;
     };
     let mut list = Vec::with_capacity(nodes.len());
+    let mut unread = 0;
     for node in nodes {
         match node {
             Value::Null if within.whole => {}
-            node => list.push(comment(node).filter(|one| one.created_at <= within.latest)?),
+            node => match comment(node).filter(|one| one.created_at <= within.latest) {
+                Some(comment) => list.push(comment),
+                None => unread += 1,
+            },
         }
     }
-    Some(list)
+    Some((list, unread))
 }
 
 /// The comments of an imported issue; nothing when one of them cannot be read, or they are not there.
 pub(crate) fn comments_of(value: Option<Value>, within: Within) -> Option<Vec<Comment>> {
     match value {
-        Some(Value::Object(mut comments)) => whole_list(comments.remove("nodes"), within),
+        Some(Value::Object(mut comments)) => comment_list(comments.remove("nodes"), within)
+            .filter(|(_, unread)| *unread == 0)
+            .map(|(list, _)| list),
         _ => None,
     }
 }
@@ -190,10 +219,12 @@ fn comment(value: Value) -> Option<Comment> {
     })
 }
 
-/// Reads the pull requests that close an issue. A list that is not whole is none, as with comments.
+/// Reads the pull requests that close an issue. A list that is not whole is none: one that it leaves out may be the
+/// merged one. What this token may not see is no part of it.
 fn found(
     mut node: Map<String, Value>,
     within: Within,
+    hidden: &HashSet<u64>,
 ) -> Option<(String, (Timestamp, Vec<FoundPr>))> {
     let id = node.get("id")?.as_str()?.to_owned();
     let updated_at = time(node.get("updatedAt")).filter(|at| *at <= within.latest)?;
@@ -205,9 +236,9 @@ fn found(
         return None;
     };
     let mut found = Vec::with_capacity(nodes.len());
-    for node in nodes {
+    for (nth, node) in (0..).zip(nodes) {
         match node {
-            Value::Null if within.whole => {}
+            Value::Null if within.whole || hidden.contains(&nth) => {}
             node => found.push(found_pr(&node)?),
         }
     }

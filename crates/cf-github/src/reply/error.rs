@@ -48,6 +48,17 @@ impl GraphqlError {
             .collect()
     }
 
+    /// Where it is among the pull requests that close issues, if there: the issue's place, and that in its list.
+    pub(super) fn closing_at(&self) -> Option<(u64, u64)> {
+        match self.path.as_deref()? {
+            [alias, issue, field, nodes, place, ..] if alias == "f" && nodes == "nodes" => (field
+                == "closedByPullRequestsReferences")
+                .then(|| issue.as_u64().zip(place.as_u64()))
+                .flatten(),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_missing(&self) -> bool {
         self.kind() == "NOT_FOUND" || self.message().starts_with("Could not resolve to")
     }

@@ -179,11 +179,34 @@ async fn an_outage_says_nothing_about_the_size_of_requests() {
 }
 
 #[tokio::test]
-async fn a_list_of_comments_that_is_not_whole_is_none() {
-    let edits: [Edit; 8] = [
+async fn a_list_of_comments_that_is_none_tells_nothing() {
+    let edits: [Edit; 3] = [
         |reply| reply["data"]["c"][0]["comments"]["nodes"] = Value::Null,
         |reply| reply["data"]["c"][0]["comments"] = Value::Null,
         |reply| reply["data"]["c"][0]["comments"]["pageInfo"] = Value::Null,
+    ];
+    for (n, edit) in edits.into_iter().enumerate() {
+        let server = issues(1);
+        server.comment("o/r", 1, "one");
+        let client = client(&server);
+        server.fault("/graphql", narrow(edit), 1);
+        let answer = comments(&client).await;
+        assert!(
+            matches!(known(&answer).comments, Comments::Unknown(_)),
+            "{n}: {answer:?}"
+        );
+        assert_eq!(told(&comments(&client).await), ["one"], "{n}");
+    }
+}
+
+/// The request for comments, and the pull requests that close an issue, answered otherwise.
+fn narrow(edit: Edit) -> Fault {
+    Fault::Holding("nodes(ids:".to_owned(), Box::new(Fault::Edited(edit)))
+}
+
+#[tokio::test]
+async fn a_comment_that_makes_no_sense_holds_back_no_other_and_is_asked_for_again() {
+    let edits: [Edit; 5] = [
         |reply| reply["data"]["c"][0]["comments"]["nodes"][1] = json!("text"),
         |reply| reply["data"]["c"][0]["comments"]["nodes"][1]["createdAt"] = json!("yesterday"),
         |reply| {
@@ -202,17 +225,105 @@ async fn a_list_of_comments_that_is_not_whole_is_none() {
         server.comment("o/r", 1, "one");
         server.comment("o/r", 1, "two");
         let client = client(&server);
-        server.fault(
-            "/graphql",
-            Fault::Holding("nodes(ids:".to_owned(), Box::new(Fault::Edited(edit))),
-            1,
-        );
+        server.fault("/graphql", narrow(edit), 1);
         let answer = comments(&client).await;
-        assert!(
-            matches!(known(&answer).comments, Comments::Unknown(_)),
-            "{n}: {answer:?}"
+        assert_eq!(told(&answer), ["one"], "{n}");
+        assert_eq!(unread(&answer), 1, "{n}");
+        let answer = comments(&client).await;
+        assert_eq!(told(&answer), ["one", "two"], "{n}");
+        assert_eq!(unread(&answer), 0, "{n}");
+    }
+}
+
+#[track_caller]
+fn unread(answer: &Answer) -> u32 {
+    match &known(answer).comments {
+        Comments::Read(read) => read.unread,
+        other => panic!("not read: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_comment_that_never_makes_sense_is_said_once_and_not_asked_for_in_every_pass() {
+    let server = issues(1);
+    server.comment("o/r", 1, "one");
+    server.comment("o/r", 1, "two");
+    server.fault(
+        "/graphql",
+        narrow(|reply| {
+            reply["data"]["c"][0]["comments"]["nodes"][0]["createdAt"] = json!("yesterday");
+        }),
+        usize::MAX,
+    );
+    // Of what changed a moment ago more may come within the same second.
+    server.back_to("o/r", 1, 1_700_000_000);
+    let client = client(&server);
+    for _ in 0..6 {
+        let answer = comments(&client).await;
+        assert_eq!(
+            (told(&answer), unread(&answer)),
+            (vec!["two".to_owned()], 1)
         );
-        assert_eq!(told(&comments(&client).await), ["one", "two"], "{n}");
+    }
+    let narrow = |received: Vec<cf_testkit::github::Received>| {
+        let is_narrow =
+            |request: &&cf_testkit::github::Received| request.body.contains("nodes(ids:");
+        received.iter().filter(is_narrow).count()
+    };
+    assert_eq!(
+        narrow(server.take_received()),
+        3,
+        "then only once in a while"
+    );
+    let said: Vec<String> = client
+        .take_notices()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].starts_with("1 comment cannot be read of github.com/o/r#1;"),
+        "{said:?}"
+    );
+    // What is new of the item is no reason to wait.
+    server.comment("o/r", 1, "three");
+    assert_eq!(told(&comments(&client).await), ["two", "three"]);
+    assert_eq!(narrow(server.take_received()), 1);
+    assert!(client.take_notices().is_empty());
+}
+
+#[tokio::test]
+async fn pull_requests_that_make_no_sense_or_are_hidden_are_not_asked_for_in_every_pass() {
+    let nonsense: Edit = |reply| {
+        reply["data"]["f"][0]["closedByPullRequestsReferences"]["nodes"][0]["prState"] =
+            json!("FROZEN");
+    };
+    let hidden: Edit = |reply| {
+        reply["data"]["f"][0]["closedByPullRequestsReferences"]["nodes"][0] = Value::Null;
+        let path = json!(["f", 0, "closedByPullRequestsReferences", "nodes", 0]);
+        reply["errors"] = json!([{"type": "FORBIDDEN", "message": "no", "path": path}]);
+    };
+    for (edit, requests, found) in [(nonsense, 3, 0), (hidden, 1, 1)] {
+        let server = issues(1);
+        for number in [2, 3] {
+            server.pull_request("o/r", number);
+        }
+        server.change("o/r", 1, |item| {
+            item.closing = vec![("o/r".to_owned(), 2), ("o/r".to_owned(), 3)];
+        });
+        server.fault("/graphql", narrow(edit), usize::MAX);
+        let client = client(&server);
+        for _ in 0..6 {
+            let answer = look_one(&client, exact("o/r", 1)).await;
+            assert_eq!(
+                known(&answer).found.len(),
+                found,
+                "what is hidden does not count"
+            );
+        }
+        let received = server.take_received();
+        let narrow = |request: &&cf_testkit::github::Received| request.body.contains("nodes(ids:");
+        assert_eq!(received.iter().filter(narrow).count(), requests);
     }
 }
 

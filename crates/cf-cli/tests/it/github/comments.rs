@@ -1,6 +1,6 @@
 //! Comments are told, each once, to whom they may be told.
 
-use cf_testkit::github::ScriptedGithub;
+use cf_testkit::github::{Fault, ScriptedGithub};
 
 use super::{configured, following};
 use crate::{sleeper, until, waiter};
@@ -79,6 +79,47 @@ fn a_comment_during_a_run_is_in_the_context_file_and_in_the_next_prompt() {
         "{}",
         ws.batch_text()
     );
+}
+
+#[test]
+fn a_comment_that_makes_no_sense_is_said_once_and_holds_back_no_other() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let ws = following(&github);
+    ws.add("a", &waiter("a"));
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    next_second();
+    let edit = Fault::Edited(|reply| {
+        if let Some(comment) = reply.pointer_mut("/data/c/0/comments/nodes/0") {
+            comment["createdAt"] = "yesterday".into();
+        }
+    });
+    let narrow = Fault::Holding("nodes(ids:".to_owned(), Box::new(edit));
+    github.fault("/graphql", narrow, usize::MAX);
+    github.comment("o/r", 12, "this makes no sense");
+    github.comment("o/r", 12, "use the other library");
+    ws.wait_for_event("BATCH_TASK_CONTEXT", "a");
+    ws.wait_until("the comments are asked for three times", || {
+        let asked = github.received().into_iter();
+        asked
+            .filter(|request| request.body.contains("nodes(ids:"))
+            .count()
+            >= 3
+    });
+    ws.touch("a.go");
+    batch.wait().ok();
+    let said = ws.events_named("SOURCE_NOTICE");
+    assert_eq!(said.len(), 1, "{said:?}");
+    let text = said[0]["data"]["text"].as_str().unwrap();
+    assert!(
+        text.starts_with("1 comment cannot be read of github.com/o/r#12"),
+        "{text}"
+    );
+    let comments = ws.show("a")["comments"].as_array().unwrap().clone();
+    assert_eq!(comments.len(), 1, "{comments:?}");
+    assert_eq!(comments[0]["body"], "use the other library");
 }
 
 #[test]

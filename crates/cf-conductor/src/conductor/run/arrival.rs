@@ -175,6 +175,7 @@ fn told(notice: &Notice) -> Event {
     let kind = match notice.what {
         NoticeKind::Opened { .. } | NoticeKind::Off { .. } => EventType::SourceUnavailable,
         NoticeKind::Closed => EventType::SourceAvailable,
+        NoticeKind::Unread { .. } => EventType::SourceNotice,
     };
     Event::new(kind)
         .with("source", "github")

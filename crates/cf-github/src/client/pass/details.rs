@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{Pass, Why};
 use crate::client::{Miss, locked};
-use crate::entry::{CommentWant, Entry, Key, Talk};
+use crate::entry::{CommentWant, Entry, Holes, Key, Talk};
 use crate::item::Comment;
 use crate::reply::{self, CommentPage, DetailsReply};
 use crate::request::{DETAILED, Details, FIRST_COMMENTS, Query};
@@ -124,10 +124,8 @@ impl Pass<'_> {
         read: &mut DetailsReply,
         at: Timestamp,
     ) -> Result<(), Why> {
-        if detail.found
-            && let Some((updated_at, found)) = read.found.remove(&detail.id)
-        {
-            self.keep_found(&detail.key, updated_at, found);
+        if detail.found {
+            self.keep_found(&detail.key, read.found.remove(&detail.id), at);
         }
         let Some(want) = detail.comments else {
             return Ok(());
@@ -218,11 +216,13 @@ impl Pass<'_> {
                     let mut list = older.list;
                     list.retain(|comment| known.insert(comment.id.clone()));
                     // Comments may be written or deleted meanwhile; a page of nothing but known ones leads nowhere.
-                    if older.before.is_some() && (list.is_empty() || older.before == page.before) {
+                    let nothing = list.is_empty() && older.unread == 0;
+                    if older.before.is_some() && (nothing || older.before == page.before) {
                         return unreadable("pages of comments without end");
                     }
                     list.append(&mut page.list);
                     page.list = list;
+                    page.unread += older.unread;
                     page.before = older.before;
                 }
                 Err(Miss::TooMuch { .. }) if last > 1 => last = (last / 2).max(1),
@@ -264,7 +264,14 @@ impl Pass<'_> {
         let server_now = at.checked_add(self.host.skew()).unwrap_or(at);
         let more = page.before.is_some();
         let list: Vec<Comment> = page.list;
+        let before = entry
+            .talk
+            .as_ref()
+            .filter(|talk| talk.updated_at == page.updated_at);
+        let before = before.and_then(|talk| talk.holes);
         let talk = Talk {
+            unread: page.unread,
+            holes: (page.unread > 0).then(|| Holes::after(before, at)),
             cut: !want.is_met_by(&list, more),
             settled: Talk::settles(page.updated_at, server_now),
             updated_at: page.updated_at,
@@ -278,21 +285,31 @@ impl Pass<'_> {
                 read_at: entry.read_at,
                 what: entry.what.clone(),
                 talk: Some(Arc::new(talk)),
+                holes: entry.holes,
             },
         );
+        self.host.note_unread(key, page.unread);
     }
 
-    fn keep_found(&self, key: &Key, updated_at: Timestamp, found: Vec<crate::FoundPr>) {
+    /// Keeps the pull requests that close an issue, with its `updated_at` at that time; nothing when the reply had no
+    /// whole list of them.
+    fn keep_found(&self, key: &Key, told: Option<(Timestamp, Vec<crate::FoundPr>)>, at: Timestamp) {
         let Some(entry) = self.host.cached(key) else {
             return;
         };
         let Some(seen) = entry.seen() else {
             return;
         };
-        if updated_at < seen.item.updated_at {
-            // A machine that lags behind: it does not know yet what the item moved for, and is asked once more.
+        // A machine that lags behind does not know yet what the item moved for.
+        let told = told.filter(|(updated_at, _)| *updated_at >= seen.item.updated_at);
+        let Some((updated_at, found)) = told else {
+            let entry = Entry {
+                holes: Some(Holes::after(entry.holes, at)),
+                ..(*entry).clone()
+            };
+            self.host.cache.insert(key.clone(), Arc::new(entry));
             return;
-        }
+        };
         let seen = Seen {
             found_at: Some(updated_at),
             moved: false,
@@ -305,6 +322,7 @@ impl Pass<'_> {
                 read_at: entry.read_at,
                 what: What::Is(Box::new(seen)),
                 talk: entry.talk.clone(),
+                holes: None,
             },
         );
     }

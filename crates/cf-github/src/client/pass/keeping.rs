@@ -27,9 +27,9 @@ impl Host {
             self.trouble(key, Why::Unreadable(how.to_owned()));
             return;
         }
+        let is_same = known.is_some_and(|known| known.item.updated_at == item.updated_at);
         let seen = Seen {
-            moved: known
-                .is_some_and(|known| known.moved || known.item.updated_at != item.updated_at),
+            moved: known.is_some_and(|known| known.moved || !is_same),
             found_at: known.and_then(|known| known.found_at),
             found: known.map(|known| known.found.clone()).unwrap_or_default(),
             etag: known.and_then(|known| known.etag.clone()),
@@ -39,6 +39,10 @@ impl Host {
             read_at,
             what: What::Is(Box::new(seen)),
             talk: before.as_ref().and_then(|before| before.talk.clone()),
+            holes: before
+                .as_ref()
+                .and_then(|before| before.holes)
+                .filter(|_| is_same),
         };
         self.keep(key, entry);
     }
@@ -57,6 +61,7 @@ impl Host {
                 read_at,
                 what: What::Gone { how, looks },
                 talk: None,
+                holes: None,
             },
         );
     }

@@ -102,6 +102,7 @@ impl Pass<'_> {
                             read_at: at,
                             what: What::Moved { to },
                             talk: None,
+                            holes: None,
                         },
                     );
                 }
@@ -146,6 +147,7 @@ impl Host {
                     read_at: entry.read_at,
                     what: What::Is(Box::new(seen)),
                     talk: entry.talk.as_ref().map(Arc::clone),
+                    holes: entry.holes,
                 },
             );
         }

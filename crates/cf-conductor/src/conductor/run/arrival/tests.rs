@@ -67,10 +67,16 @@ fn known(kind: LinkKind, state: ItemState, comments: Comments) -> Answer {
 }
 
 fn said(list: Vec<Comment>, more: bool) -> Answer {
+    said_but(0, list, more)
+}
+
+/// The same when so many could not be read.
+fn said_but(unread: u32, list: Vec<Comment>, more: bool) -> Answer {
     let read = Read {
         list: list.into(),
         up_to: at(5),
         more,
+        unread,
     };
     known(LinkKind::Issue, ItemState::Open, Comments::Read(read))
 }
@@ -179,6 +185,27 @@ fn a_link_that_is_gone_is_said_once_and_not_before_three_looks() {
             .count();
         assert_eq!(said, notices, "after {looks} looks");
     }
+}
+
+#[test]
+fn as_long_as_a_comment_cannot_be_read_the_others_are_stored_and_all_are_asked_for_again() {
+    let mut lab = Lab::new();
+    lab.arrive(said_but(1, vec![comment("second", 2)], false));
+    let row = lab.row();
+    assert_eq!((row.comments_seen, row.comments_since), (None, None));
+    let texts = |lab: &Lab| {
+        lab.comments()
+            .into_iter()
+            .map(|(text, ..)| text)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&lab), ["this is second"]);
+    lab.arrive(said(vec![comment("first", 1), comment("second", 2)], false));
+    assert_eq!(texts(&lab), ["this is first", "this is second"]);
+    assert_eq!(lab.row().comments_seen, Some(at(5)));
+    // And the next one does not take it back.
+    lab.arrive(said_but(1, vec![comment("third", 3)], false));
+    assert_eq!(lab.row().comments_since, Some(at(2)));
 }
 
 #[test]
