@@ -7,6 +7,7 @@ pub(crate) mod batch;
 pub(crate) mod excerpt;
 pub(crate) mod graph;
 pub(crate) mod json;
+pub(crate) mod link;
 pub(crate) mod reconciliation;
 pub(crate) mod report;
 pub(crate) mod table;

@@ -90,6 +90,15 @@ pub fn explain(
     task: TaskId,
 ) -> std::result::Result<Explanation, ConductorError> {
     let mut explanation = read(store, &setup.workspace, task)?;
+    // What the next pass would do with a link follows from what is cached about it.
+    if let Some(source) = &setup.github {
+        store.read(|reader| {
+            if reader.links(task)?.is_empty() {
+                return Ok(());
+            }
+            source.load(reader)
+        })?;
+    }
     explanation.findings = look_over(store, setup, Some(&[task]))?
         .into_iter()
         .flat_map(|look| look.findings)

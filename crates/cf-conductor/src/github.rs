@@ -7,6 +7,7 @@
 
 mod cache;
 mod import;
+mod links;
 mod remote;
 mod status;
 
@@ -31,6 +32,7 @@ pub(crate) use cache::{comments_of, keep, store_comments};
 pub use import::{
     ImportProgress, ImportRequest, Imported, ImportedTask, IssueFilter, IssueStates, import,
 };
+pub use links::{LastSeen, LinkView, SeenState, links_of};
 pub use remote::remote_of;
 pub use status::{BudgetView, HostView, StatusView, status};
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cf_core::{Link, Repo};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::item::{Comment, FoundPr, Item};
 use crate::time::whole_seconds;
@@ -174,7 +175,8 @@ impl fmt::Display for GoneHow {
 }
 
 /// Why something is not known. None of these carries a secret.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
 pub enum Why {
     /// Nobody has asked yet, or other things went first.
     #[error("not asked yet")]
@@ -199,6 +201,16 @@ pub enum Why {
     /// The reply makes no sense to this version.
     #[error("GitHub's reply cannot be read: {0}")]
     Unreadable(String),
+}
+
+impl Why {
+    /// Whether nothing else that is saved tells it.
+    pub(crate) const fn is_to_be_saved(&self) -> bool {
+        match self {
+            Self::Failed(_) | Self::Unreadable(_) | Self::TokenRejected => true,
+            Self::NotAsked | Self::Host(_) | Self::Waiting { .. } => false,
+        }
+    }
 }
 
 /// Something to tell a person once.

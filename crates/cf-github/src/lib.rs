@@ -71,7 +71,7 @@ pub use request::{
     Query, RepoPart, samples,
 };
 pub use rest::RestLook;
-pub use saved::{HostState, Mark, Saved, Seen, Snapshot, Span, What};
+pub use saved::{HostState, ItemTrouble, Mark, Saved, Seen, Snapshot, Span, What};
 pub use scopes::{Scopes, scopes};
 pub use token::{Token, TokenChoice, TokenError, TokenSource, choose_token};
 pub use webhook::{TRY_LIMIT, Undelivered, Webhook};

@@ -7,7 +7,7 @@ use cf_core::{Link, Repo};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::answer::GoneHow;
+use crate::answer::{GoneHow, Why};
 use crate::item::{FoundPr, Item};
 use crate::pace::Pace;
 
@@ -21,12 +21,17 @@ pub struct Saved {
     pub marks: Vec<Mark>,
     /// Budgets and pauses, one for each host.
     pub hosts: Vec<HostState>,
+    /// What stood in the way of reading single items, or no longer does.
+    pub troubles: Vec<ItemTrouble>,
 }
 
 impl Saved {
     /// Whether there is nothing to keep.
     pub fn is_empty(&self) -> bool {
-        self.snapshots.is_empty() && self.marks.is_empty() && self.hosts.is_empty()
+        self.snapshots.is_empty()
+            && self.marks.is_empty()
+            && self.hosts.is_empty()
+            && self.troubles.is_empty()
     }
 }
 
@@ -104,6 +109,23 @@ pub struct Mark {
     pub token: u64,
     /// How far.
     pub span: Span,
+}
+
+/// What stood in the way of reading one item, apart from what holds for its whole host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemTrouble {
+    /// The host, in lower case.
+    pub host: String,
+    /// The repository.
+    pub repo: Repo,
+    /// The number.
+    pub number: u64,
+    /// [`crate::Token::fingerprint`] of the token that it was to be read with.
+    pub token: u64,
+    /// When that turned out.
+    pub at: Timestamp,
+    /// What, without secrets; nothing when it was read since.
+    pub why: Option<Why>,
 }
 
 /// Budget, pause and chunk size of one host with one token.

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use cf_conductor::explain::{Explanation, explain};
+use cf_conductor::github::{LinkView, links_of};
 use cf_conductor::heard;
-use cf_core::{BlockerStatus, Link, Outcome};
+use cf_core::{BlockerStatus, Outcome, Timestamp};
 use serde_json::json;
 
 use super::batch::setup_of;
@@ -13,7 +14,7 @@ use super::{Ended, find_task};
 use crate::args::ExplainArgs;
 use crate::console::{self, Console, Look};
 use crate::render::json::{AttemptJson, BlockerJson, CommentJson, EventJson, TaskJson};
-use crate::render::{task, text, time};
+use crate::render::{link, task, text, time};
 use crate::workspace;
 
 pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
@@ -25,6 +26,8 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
     })?;
     let worktrees = store.read(|reader| reader.worktrees_of(id))?;
     let mut setup = setup_of(&workspace)?;
+    let source = setup.github.as_ref().ok_or(super::github::OFF);
+    let views = store.read(|reader| links_of(source, reader, id))?;
     let mut seen = explain(&store, &mut setup, id)?;
     for attempt in &mut seen.attempts {
         heard::catch_up(attempt, &workspace.log_of(attempt.id));
@@ -32,7 +35,8 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
     if console.json {
         let label = seen.view.task.label();
         let shape = json!({
-            "task": TaskJson::new(&seen.view.task, &seen.view.depends_on, &links, seen.view.open_blockers),
+            "task": TaskJson::new(&seen.view.task, &seen.view.depends_on, &links, seen.view.open_blockers)
+                .with_trackers(&views),
             "dependencies": seen.dependencies.iter().map(|d| json!({
                 "task": d.task, "label": d.label.as_str(), "status": d.status, "met": d.met,
             })).collect::<Vec<_>>(),
@@ -59,7 +63,7 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
         return Ok(0);
     }
     let mut out = console::out();
-    write(console, &mut out, &seen, &links)?;
+    write(console, &mut out, &seen, &views)?;
     out.flush()?;
     Ok(0)
 }
@@ -68,7 +72,7 @@ fn write(
     console: &Console,
     out: &mut impl Write,
     seen: &Explanation,
-    links: &[Link],
+    links: &[LinkView],
 ) -> io::Result<()> {
     let task = &seen.view.task;
     let label = task.label();
@@ -88,13 +92,9 @@ fn write(
             dependency.label, dependency.status
         )?;
     }
-    for link in links {
-        writeln!(
-            out,
-            "  linked to {} {}",
-            link.kind,
-            text::line(&link.to_string())
-        )?;
+    for view in links {
+        let words = link::words(view, Timestamp::now());
+        writeln!(out, "  linked to {}", text::line(&words))?;
     }
     for blocker in seen
         .blockers

@@ -26,6 +26,9 @@ pub(super) fn run(command: &GithubCommand, console: &Console) -> Ended {
     }
 }
 
+/// Why GitHub is not asked where a setting says so.
+pub(super) const OFF: &str = "reconcile_github is false";
+
 /// GitHub as this process asks it, unless that is switched off.
 pub(super) fn source(layer: &Layer) -> Option<GithubSource> {
     if let Some(Setting { value: false, .. }) = &layer.reconcile_github {
@@ -57,7 +60,7 @@ pub(super) fn followed(
             .map(|setting| &setting.origin);
         return Ok(off(match origin {
             Some(origin) => format!("reconcile_github is false ({origin})"),
-            None => "reconcile_github is false".to_owned(),
+            None => OFF.to_owned(),
         }));
     };
     if settings.reconcile_interval.is_zero() {

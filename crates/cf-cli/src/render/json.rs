@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cf_conductor::github::LinkView;
 use cf_conductor::settings::Settings;
 use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::batch::BatchTaskView;
@@ -19,6 +20,7 @@ use cf_core::{
 use serde::Serialize;
 
 use super::batch::{Counts, Listed};
+use super::link::TrackerJson;
 use super::reconciliation::{Line, Total};
 use super::time::{as_full, as_full_opt, millis};
 
@@ -54,6 +56,8 @@ struct LinkJson<'t> {
     repo: String,
     number: u64,
     url: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracker: Option<TrackerJson>,
 }
 
 impl<'t> TaskJson<'t> {
@@ -86,12 +90,23 @@ impl<'t> TaskJson<'t> {
                     repo: link.repo.to_string(),
                     number: link.number,
                     url: link.url(),
+                    tracker: None,
                 })
                 .collect(),
             open_blockers,
             created_at: task.created_at,
             updated_at: task.updated_at,
         }
+    }
+}
+
+impl TaskJson<'_> {
+    /// The same with what is known about its links, which are in the same order.
+    pub(crate) fn with_trackers(mut self, views: &[LinkView]) -> Self {
+        for (link, view) in self.links.iter_mut().zip(views) {
+            link.tracker = Some(TrackerJson::new(view));
+        }
+        self
     }
 }
 

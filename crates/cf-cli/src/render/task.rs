@@ -3,16 +3,17 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use cf_conductor::github::LinkView;
 use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::follow::StoredComment;
 use cf_conductor::store::task::Task;
 use cf_conductor::store::worktree::Worktree;
-use cf_core::{BlockerStatus, Link, Outcome, Phase, TaskLabel, TaskStatus, format_duration};
+use cf_core::{BlockerStatus, Outcome, Phase, TaskLabel, TaskStatus, Timestamp, format_duration};
 
 use super::table::{Field, Table};
-use super::{text, time, usage};
+use super::{link, text, time, usage};
 use crate::console::{Console, Look};
 
 /// How a status looks.
@@ -80,7 +81,7 @@ pub(crate) struct FullTask<'t> {
     /// What it depends on, with where that stands.
     pub(crate) depends_on: &'t [(TaskLabel, TaskStatus)],
     pub(crate) dependents: &'t [TaskLabel],
-    pub(crate) links: &'t [Link],
+    pub(crate) links: &'t [LinkView],
     pub(crate) blockers: &'t [Blocker],
     pub(crate) attempts: &'t [Attempt],
     /// The worktrees of those that have their own.
@@ -132,8 +133,8 @@ impl FullTask<'_> {
         for label in self.dependents {
             fact("needed by", Some(label.to_string()));
         }
-        for link in self.links {
-            fact("linked to", Some(format!("{} {link}", link.kind)));
+        for view in self.links {
+            fact("linked to", Some(link::words(view, Timestamp::now())));
         }
         fact("status by", Some(task.status_by.to_string()));
         fact("created", Some(time::short(task.created_at)));

@@ -5,6 +5,7 @@ mod counts;
 mod faults;
 mod import;
 mod issues;
+mod known;
 mod pulls;
 mod real_schema;
 mod tokens;

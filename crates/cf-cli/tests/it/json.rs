@@ -175,8 +175,16 @@ fn a_link_has_its_shape() {
     let ws = workspace();
     let plan = ws.plan("[[task]]\nkey = 'a'\ntitle = 't'\nrun = 'true'\nissue = 'https://github.com/octo/cat/issues/7'\n");
     ws.cf(["tasks", "import", plan]).ok();
+    let listed = ws.cf(["tasks", "list", "--json"]).json();
+    let mut keys = vec!["kind", "host", "repo", "number", "url"];
+    has_keys(&listed[0]["links"][0], &keys);
     let links = ws.show("a")["links"].clone();
-    has_keys(&links[0], &["kind", "host", "repo", "number", "url"]);
+    keys.push("tracker");
+    has_keys(&links[0], &keys);
+    has_keys(
+        &links[0]["tracker"],
+        &["state", "reason", "since", "moved_to", "as_of", "why"],
+    );
     assert_eq!(links[0]["kind"], "issue");
     assert_eq!(links[0]["host"], "github.com");
     assert_eq!(links[0]["repo"], "octo/cat");

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cf_core::{Actor, TaskId, Timestamp};
+use cf_core::{Actor, Link, Repo, TaskId, Timestamp};
 use cf_github::{Answer, CommentAsk, Comments, FoundAsk, Known, LinkAsk, Proof, Read, Saved};
 
 use super::{GithubSource, locked};
@@ -38,13 +38,8 @@ impl GithubSource {
 pub(crate) fn keep(tx: &mut Tx<'_>, saved: &Saved) -> Result<()> {
     let json = |value: serde_json::Result<String>| value.expect("answers are JSON");
     for snapshot in &saved.snapshots {
-        let key = format!(
-            "item {}/{}#{} {:x}",
-            snapshot.host,
-            snapshot.repo.to_string().to_ascii_lowercase(),
-            snapshot.number,
-            snapshot.token
-        );
+        let place = place(&snapshot.host, &snapshot.repo, snapshot.number);
+        let key = format!("item {place} {:x}", snapshot.token);
         tx.cache_answer(&key, &json(serde_json::to_string(snapshot)))?;
     }
     for mark in &saved.marks {
@@ -56,11 +51,44 @@ pub(crate) fn keep(tx: &mut Tx<'_>, saved: &Saved) -> Result<()> {
         );
         tx.cache_answer(&key, &json(serde_json::to_string(mark)))?;
     }
+    for trouble in &saved.troubles {
+        let place = place(&trouble.host, &trouble.repo, trouble.number);
+        let key = format!("trouble {place} {:x}", trouble.token);
+        match &trouble.why {
+            Some(_) => tx.cache_answer(&key, &json(serde_json::to_string(trouble)))?,
+            None => tx.forget_answer(&key)?,
+        }
+    }
     for host in &saved.hosts {
         let key = format!("host {} {:x}", host.host, host.token);
         tx.cache_answer(&key, &json(serde_json::to_string(host)))?;
     }
     Ok(())
+}
+
+/// An item in the keys of the cache.
+fn place(host: &str, repo: &Repo, number: u64) -> String {
+    format!("{host}/{}#{number}", repo.to_string().to_ascii_lowercase())
+}
+
+/// What is cached about one item, with whatever token it was read.
+pub(super) fn cached_about(reader: &Reader<'_>, link: &Link) -> Result<Saved> {
+    let place = place(&link.host, &link.repo, link.number);
+    let (repo, _) = place.split_once('#').expect("it has a number");
+    let mut saved = Saved::default();
+    for text in reader.cached_under(&format!("item {place} "))? {
+        saved.snapshots.extend(serde_json::from_str(&text).ok());
+    }
+    for text in reader.cached_under(&format!("list {repo} "))? {
+        saved.marks.extend(serde_json::from_str(&text).ok());
+    }
+    for text in reader.cached_under(&format!("trouble {place} "))? {
+        saved.troubles.extend(serde_json::from_str(&text).ok());
+    }
+    for text in reader.cached_under(&format!("host {} ", link.host))? {
+        saved.hosts.extend(serde_json::from_str(&text).ok());
+    }
+    Ok(saved)
 }
 
 /// Asks GitHub now about everything that these tasks are linked to, waiting for it, and caches the answers. What is

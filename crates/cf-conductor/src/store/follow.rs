@@ -391,6 +391,24 @@ impl Reader<'_> {
             .doing("read cached answers")
     }
 
+    /// What is cached under the keys that begin so and end with a number in hexadecimal digits, as JSON texts.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub(crate) fn cached_under(&self, prefix: &str) -> Result<Vec<String>> {
+        // `g` sorts after every such digit.
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT snapshot FROM github_cache WHERE key >= ?1 AND key < ?1 || 'g'")
+            .doing("read cached answers")?;
+        let rows = statement
+            .query_map([prefix], |row| row.get(0))
+            .doing("read cached answers")?;
+        rows.collect::<rusqlite::Result<_>>()
+            .doing("read cached answers")
+    }
+
     /// How many answers are cached.
     ///
     /// # Errors
@@ -421,6 +439,19 @@ impl Tx<'_> {
             )
             .and_then(|mut s| s.execute((key, json, self.now.as_millisecond())))
             .doing("cache an answer")?;
+        Ok(())
+    }
+
+    /// Forgets what is cached under a key.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub(crate) fn forget_answer(&mut self, key: &str) -> Result<()> {
+        self.conn
+            .prepare_cached("DELETE FROM github_cache WHERE key = ?1")
+            .and_then(|mut s| s.execute([key]))
+            .doing("forget a cached answer")?;
         Ok(())
     }
 

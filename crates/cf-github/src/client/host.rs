@@ -39,7 +39,7 @@ pub(crate) struct Host {
     pub(super) cache: Cache<Key, Arc<Entry>>,
     pub(super) spans: Mutex<HashMap<Repo, Span>>,
     /// Why something that was asked for is not known, and when that turned out.
-    troubles: Mutex<HashMap<Key, (Timestamp, Why)>>,
+    pub(super) troubles: Mutex<HashMap<Key, (Timestamp, Why)>>,
     /// Items of which it was said that comments cannot be read.
     unread_said: Mutex<HashSet<Key>>,
     /// When a look over REST told nothing about an item, or failed.
@@ -62,6 +62,8 @@ pub(super) struct Unsaved {
     pub(super) keys: HashSet<Key>,
     pub(super) spans: HashSet<Repo>,
     pub(super) pace: bool,
+    /// Items that something stands in the way of, or no longer does.
+    pub(super) troubles: HashSet<Key>,
 }
 
 impl Host {
@@ -306,14 +308,24 @@ impl Host {
 
     /// Keeps what was read about an item, and forgets what stood in the way.
     pub(super) fn keep(&self, key: &Key, entry: Entry) {
-        locked(&self.troubles).remove(key);
+        let was = locked(&self.troubles).remove(key);
+        if was.is_some_and(|(_, why)| why.is_to_be_saved()) {
+            locked(&self.changed).troubles.insert(key.clone());
+        }
         self.cache.insert(key.clone(), Arc::new(entry));
         locked(&self.changed).keys.insert(key.clone());
     }
 
     pub(super) fn trouble(&self, key: &Key, why: Why) {
         let why = self.in_words(why);
-        locked(&self.troubles).insert(key.clone(), (Timestamp::now(), why));
+        let new = why.clone();
+        let before = locked(&self.troubles).insert(key.clone(), (Timestamp::now(), why));
+        let before = before.map(|(_, why)| why);
+        // What stands in the way for long is not saved again with every pass.
+        let is_new = before.as_ref() != Some(&new);
+        if is_new && (new.is_to_be_saved() || before.is_some_and(|why| why.is_to_be_saved())) {
+            locked(&self.changed).troubles.insert(key.clone());
+        }
     }
 
     /// Notes how many comments of an item could not be read, and says it once.
@@ -330,6 +342,15 @@ impl Host {
         self.trouble(key, Why::Unreadable(unread_words(unread)));
         if locked(&self.unread_said).insert(key.clone()) {
             self.notices.push(self.name(), Some(what));
+        }
+    }
+
+    /// Comments that could not be read, and were not asked for again because of that, still cannot be.
+    pub(super) fn unread_still(&self, wants: &HashMap<Key, Want>) {
+        let said: Vec<Key> = locked(&self.unread_said).iter().cloned().collect();
+        for key in said.iter().filter(|key| wants.contains_key(key)) {
+            let talk = self.cached(key).and_then(|entry| entry.talk.clone());
+            self.note_unread(key, talk.map_or(0, |talk| talk.unread));
         }
     }
 

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 
 use super::host::Host;
 use super::locked;
+use crate::answer::Why;
 use crate::entry::{Entry, Key};
-use crate::saved::{HostState, Mark, Saved, Snapshot, What};
+use crate::saved::{HostState, ItemTrouble, Mark, Saved, Snapshot, What};
 
 impl Host {
     /// Adds what was learned since the last call.
@@ -36,6 +37,20 @@ impl Host {
                     span: *span,
                 });
             }
+        }
+        let troubles = locked(&self.troubles);
+        for key in changed.troubles {
+            let trouble = troubles.get(&key);
+            saved.troubles.push(ItemTrouble {
+                host: self.name().to_owned(),
+                repo: key.repo,
+                number: key.number,
+                token: self.fingerprint,
+                at: trouble.map_or_else(Timestamp::now, |(at, _)| *at),
+                why: trouble
+                    .map(|(_, why)| why.clone())
+                    .filter(Why::is_to_be_saved),
+            });
         }
         if changed.pace {
             saved.hosts.push(HostState {

@@ -75,6 +75,7 @@ impl Host {
             pass.look_up_missing().await;
             stopped = pass.read_details().await;
         }
+        self.unread_still(&pass.wants);
         if let Some(why) = stopped {
             for key in pass.wants.keys().filter(|key| !pass.read.contains(*key)) {
                 self.trouble(key, why.clone());

@@ -3,14 +3,19 @@
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
+use cf_conductor::github::{LinkView, links_of};
 use cf_conductor::heard;
 use cf_conductor::store::Store;
 use cf_conductor::store::event::EventFilter;
 use cf_conductor::store::read_cli::TaskLine;
 use cf_conductor::store::task::TaskFilter;
+use cf_conductor::workspace::Workspace;
+use cf_core::{Link, TaskId};
 
-use super::super::{Ended, Labels, find_task};
+use super::super::batch::resolve;
+use super::super::{Ended, Labels, find_task, github};
 use crate::args::tasks::{GraphArgs, ListArgs, ShowArgs};
+use crate::config::Layer;
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::graph::{self, Node};
@@ -153,6 +158,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
                 dependents,
             ))
         })?;
+    let views = links_known(&workspace, &store, view.task.id, &links)?;
     let mut attempts = attempts;
     for attempt in &mut attempts {
         heard::catch_up(attempt, &workspace.log_of(attempt.id));
@@ -160,7 +166,8 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
     let label = view.task.label();
     if console.json {
         let shape = FullTaskJson {
-            task: TaskJson::new(&view.task, &view.depends_on, &links, view.open_blockers),
+            task: TaskJson::new(&view.task, &view.depends_on, &links, view.open_blockers)
+                .with_trackers(&views),
             blockers: blockers
                 .iter()
                 .map(|b| BlockerJson::new(b, Some(&label)))
@@ -182,7 +189,7 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
         task: &view.task,
         depends_on: &depends_on,
         dependents: &dependents,
-        links: &links,
+        links: &views,
         blockers: &blockers,
         attempts: &attempts,
         worktrees: &worktrees,
@@ -193,6 +200,24 @@ pub(super) fn one(args: &ShowArgs, console: &Console) -> Ended {
     .write(console, &mut out)?;
     out.flush()?;
     Ok(0)
+}
+
+/// What is known about the links of a task. A configuration that cannot be read is no reason not to show it.
+fn links_known(
+    workspace: &Workspace,
+    store: &Store,
+    task: TaskId,
+    links: &[Link],
+) -> Result<Vec<LinkView>, CliError> {
+    if links.is_empty() {
+        return Ok(Vec::new());
+    }
+    let layer = resolve(Some(workspace), Layer::default(), Layer::default());
+    let source = match &layer {
+        Ok(layer) => github::source(layer).ok_or(github::OFF),
+        Err(_) => Err("the configuration cannot be read, see `cf config check`"),
+    };
+    Ok(store.read(|reader| links_of(source.as_ref().map_err(|why| *why), reader, task))?)
 }
 
 /// `cf tasks graph`.

@@ -1,0 +1,193 @@
+//! What a person is told of a link: what it was when it was read last, and what stands in the way since.
+
+use cf_testkit::Workspace;
+use cf_testkit::github::{Fault, Place, ScriptedGithub};
+use serde_json::{Value, json};
+
+use super::following;
+
+/// A workspace with a task `a` that is linked to issue 12, which is asked about once.
+fn looked(github: &ScriptedGithub) -> Workspace {
+    let ws = following(github);
+    ws.add("a", "true");
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    ws.cf(["reconcile", "--dry-run"]).ok();
+    ws
+}
+
+/// What is known about the only link of `a`, which `tasks show` and `explain` say alike.
+#[track_caller]
+fn tracker(ws: &Workspace) -> Value {
+    let shown = ws.show("a")["links"][0]["tracker"].clone();
+    let explained = ws.cf(["explain", "a", "--json"]).ok().json();
+    assert_eq!(explained["task"]["links"][0]["tracker"], shown);
+    shown
+}
+
+/// Both commands say it, and neither the token.
+#[track_caller]
+fn says(ws: &Workspace, words: &str) {
+    for command in [&["tasks", "show", "a"][..], &["explain", "a"]] {
+        ws.cf(command).ok().says(words).never_says("scripted-token");
+    }
+}
+
+#[test]
+fn a_link_is_shown_as_it_was_when_it_was_read_last_and_how_long_ago_that_was() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    github.back_to("o/r", 12, 1_700_000_000);
+    let ws = following(&github);
+    ws.add("a", "true");
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    says(&ws, "issue o/r#12: not asked yet");
+    assert_eq!(tracker(&ws)["state"], Value::Null);
+    ws.cf(["reconcile", "--dry-run"]).ok();
+    says(
+        &ws,
+        "issue o/r#12: open, changed 2023-11-14T22:13:20Z; seen ",
+    );
+    let open = tracker(&ws);
+    assert_eq!(
+        (&open["state"], &open["why"]),
+        (&json!("open"), &Value::Null)
+    );
+    assert_eq!(open["since"], "2023-11-14T22:13:20.000Z");
+    assert!(open["as_of"].is_string(), "{open}");
+    github.close("o/r", 12, Some("NOT_PLANNED"));
+    let asked = github.received().len();
+    assert_eq!(tracker(&ws), open);
+    assert_eq!(github.received().len(), asked, "to show it nobody is asked");
+    let ws = ws.with([("CF_RECONCILE_INTERVAL", "1ms")]);
+    ws.cf(["reconcile", "--dry-run"]).ok();
+    says(&ws, "issue o/r#12: closed (not planned), since ");
+    let closed = tracker(&ws);
+    assert_eq!(
+        (&closed["state"], &closed["reason"]),
+        (&json!("closed"), &json!("not_planned"))
+    );
+    let ws = ws.with([("CF_RECONCILE_GITHUB", "false")]);
+    says(&ws, "; reconcile_github is false");
+    let ws = ws.with([("CF_RECONCILE_GITHUB", "true"), ("GH_TOKEN", "")]);
+    says(&ws, "closed (not planned)");
+    says(&ws, "GH_TOKEN");
+}
+
+#[test]
+fn explain_finds_what_the_next_pass_will_from_what_is_cached() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let ws = following(&github).with([("CF_RECONCILE_INTERVAL", "1h")]);
+    ws.add("a", &crate::waiter("a"));
+    ws.add("b", "true");
+    ws.cf(["tasks", "link", "b", "o/r#12"]).ok();
+    let batch = ws.start(["a", "b"]);
+    ws.wait_for_pid("a.pid");
+    batch.kill9();
+    github.close("o/r", 12, Some("COMPLETED"));
+    let explained = ws.with([("CF_RECONCILE_INTERVAL", "1ms")]);
+    explained.cf(["reconcile", "--dry-run"]).ok();
+    let ws = explained.with([("CF_RECONCILE_INTERVAL", "1h")]);
+    let said = ws.cf(["explain", "b", "--json"]).ok().json();
+    assert_eq!(said["findings"][0]["action"], "SKIP", "{said}");
+    ws.touch("a.go");
+    ws.cf(["resume"]).ok();
+    ws.ended("b", "SKIPPED", "issue closed");
+}
+
+#[test]
+fn what_is_gone_or_has_moved_is_shown_as_that() {
+    for (place, state, words) in [
+        (Place::Deleted, "gone", "gone: it was deleted"),
+        (
+            Place::Hidden,
+            "gone",
+            "gone: it does not exist, or the token cannot see it",
+        ),
+        (
+            Place::Moved("o/new".to_owned(), 7),
+            "moved",
+            "moved to o/new#7",
+        ),
+    ] {
+        let github = ScriptedGithub::start();
+        github.issue("o/new", 7);
+        github.issue("o/r", 12);
+        github.change("o/r", 12, |item| item.place = place);
+        let ws = looked(&github);
+        says(&ws, words);
+        assert_eq!(tracker(&ws)["state"], state);
+    }
+}
+
+#[test]
+fn what_stands_in_the_way_is_shown_without_secrets() {
+    let limited = [
+        "x-ratelimit-limit: 5000",
+        "x-ratelimit-remaining: 0",
+        "x-ratelimit-reset: 32503680000",
+        "retry-after: 3000",
+    ];
+    let odd = Fault::Edited(|reply| {
+        reply["data"]["r0"]["i12"] = Value::Null;
+        reply["errors"] = json!([{
+            "type": "ODD", "path": ["r0", "i12"], "message": "no to scripted-token",
+        }]);
+    });
+    for (fault, words) in [
+        (odd, "GitHub's reply cannot be read: no to [redacted]"),
+        (
+            Fault::status(401, "Bad credentials", &[]),
+            "the token was rejected (401)",
+        ),
+        (
+            Fault::status(403, "API rate limit exceeded.", &limited),
+            "its rate limit is used up",
+        ),
+        (
+            Fault::status(500, "no", &[]),
+            "requests fail: GitHub answered 500",
+        ),
+    ] {
+        let github = ScriptedGithub::start();
+        github.issue("o/r", 12);
+        github.fault("/graphql", fault, 9);
+        let ws = looked(&github);
+        says(&ws, "issue o/r#12: unknown; ");
+        says(&ws, words);
+        let tracker = tracker(&ws);
+        let why = tracker["why"].as_str().unwrap();
+        assert!(why.contains(words), "{why}");
+        assert_eq!(
+            (&tracker["state"], &tracker["as_of"]),
+            (&Value::Null, &Value::Null)
+        );
+    }
+}
+
+#[test]
+fn what_stood_in_the_way_is_over_when_the_link_was_read() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let odd = Fault::Edited(|reply| reply["data"]["r0"]["i12"]["state"] = json!("FROZEN"));
+    github.fault("/graphql", odd, 1);
+    let ws = looked(&github);
+    says(&ws, "FROZEN");
+    ws.cf(["reconcile", "--dry-run"]).ok();
+    let tracker = tracker(&ws);
+    assert_eq!(
+        (&tracker["state"], &tracker["why"]),
+        (&json!("open"), &Value::Null)
+    );
+}
+
+#[test]
+fn a_link_to_a_host_that_is_not_trusted_says_so() {
+    let github = ScriptedGithub::start();
+    let ws = following(&github);
+    ws.add("a", "true");
+    ws.cf(["tasks", "link", "a", "ghe.corp/o/r#12"]).ok();
+    says(&ws, "issue ghe.corp/o/r#12: unknown; ");
+    says(&ws, "ghe.corp");
+    assert!(tracker(&ws)["why"].as_str().unwrap().contains("ghe.corp"));
+}
