@@ -10,8 +10,9 @@ mod values;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use cf_conductor::github::{self, Access};
 use cf_conductor::settings::WaitForBlockers;
 use cf_core::Strategy;
 use toml::de::DeTable;
@@ -191,6 +192,20 @@ fn contradictions(layer: &Layer) -> Result<(), ConfigError> {
 }
 
 /// Reads one file of settings; a file that does not exist says nothing.
+/// The host on which short links such as `owner/repo#12` live: the one that is asked when no other is named. A file that
+/// is wrong names none; whoever needs the rest of it says so.
+pub(crate) fn default_host() -> &'static str {
+    static HOST: OnceLock<String> = OnceLock::new();
+    HOST.get_or_init(|| {
+        let own = read_file(user_file().as_deref(), Owner::User).unwrap_or_default();
+        github::default_host(&Access {
+            environment: std::env::vars_os().collect(),
+            api_url: own.github_api_url.map(|setting| setting.value.0),
+            ..Access::default()
+        })
+    })
+}
+
 fn read_file(path: Option<&Path>, owner: Owner) -> Result<Layer, ConfigError> {
     let Some(path) = path else {
         return Ok(Layer::default());

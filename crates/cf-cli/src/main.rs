@@ -59,7 +59,7 @@ fn main() -> ExitCode {
     };
     let console = Console::new(&cli.global);
     log_to_stderr(cli.global.verbose);
-    cf_core::Link::short_forms_live_on(&plan::default_host());
+    cf_core::Link::short_forms_live_on(config::default_host());
     let ended = enter(&cli).and_then(|()| commands::run(cli, &console));
     match ended {
         Ok(code) => code.into(),

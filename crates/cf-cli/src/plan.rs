@@ -390,21 +390,14 @@ fn links(value: &Spanned<DeValue<'_>>, kind: LinkKind) -> Result<Vec<Link>, Stri
     names.iter().map(|name| link(name, kind)).collect()
 }
 
-/// The host on which short links live, by the environment.
-pub(crate) fn default_host() -> String {
-    cf_conductor::github::default_host(&cf_conductor::github::Access {
-        environment: std::env::vars_os().collect(),
-        ..cf_conductor::github::Access::default()
-    })
-}
-
 /// Reads a link whose kind is given by where it stands.
 ///
 /// # Errors
 ///
 /// It names no issue or pull request, or its address says that it is the other.
 pub(crate) fn link(text: &str, kind: LinkKind) -> Result<Link, String> {
-    let link = Link::parse(text, kind, &default_host()).map_err(|error| error.to_string())?;
+    let link = Link::parse(text, kind, crate::config::default_host())
+        .map_err(|error| error.to_string())?;
     if link.kind != kind {
         let found = match link.kind {
             LinkKind::Issue => "an issue",

@@ -76,7 +76,7 @@ impl Access {
     }
 }
 
-/// The host on which short links such as `owner/repo#12` live, by the environment.
+/// The host on which short links such as `owner/repo#12` live: by the environment, else by the user's own configuration.
 pub fn default_host(access: &Access) -> String {
     access.variables().default_host()
 }
@@ -141,8 +141,8 @@ impl std::fmt::Debug for GithubSource {
 impl GithubSource {
     /// A source that has asked nothing yet, and opened nothing.
     pub fn new(access: &Access) -> Self {
+        let default_host = default_host(access);
         let variables = access.variables();
-        let default_host = variables.default_host();
         let named: NamedHosts = access
             .hosts
             .iter()

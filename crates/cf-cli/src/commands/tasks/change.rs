@@ -322,7 +322,7 @@ fn links(plain: &[String], issues: &[String], prs: &[String]) -> Result<Vec<Link
     };
     let mut links = Vec::new();
     for text in plain {
-        let link = Link::parse(text, LinkKind::Issue, &plan::default_host());
+        let link = Link::parse(text, LinkKind::Issue, crate::config::default_host());
         links.push(link.map_err(|error| wrong(error.to_string()))?);
     }
     for (texts, kind) in [(issues, LinkKind::Issue), (prs, LinkKind::Pr)] {

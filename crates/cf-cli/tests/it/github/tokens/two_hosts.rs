@@ -182,6 +182,30 @@ fn with_another_default_host_what_is_shown_is_read_as_the_same_link() {
         ws.cf(["tasks", "unlink", task, &shown]).ok();
         assert_eq!(ws.show(task)["links"], serde_json::json!([]));
     }
+    let ws = crate::empty_folder().init();
+    ws.add("a", "true");
+    let own = ws.home().join(".config/cf");
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::write(
+        own.join("config.toml"),
+        "[github]\napi_url = \"https://ghe.corp/api/v3\"\n",
+    )
+    .unwrap();
+    ws.cf(["tasks", "link", "a", "octocat/hello#12"]).ok();
+    assert_eq!(ws.show("a")["links"][0]["host"], "ghe.corp");
+    ws.cf(["explain", "a"])
+        .ok()
+        .says("ghe.corp/octocat/hello#12");
+    let status = ws.cf(["github", "status", "--json"]).ok().json();
+    assert_eq!(status["default_host"], "ghe.corp");
+    // The environment goes before it, and a file that is wrong names no host.
+    let ws = ws.with([("GH_HOST", "github.com")]);
+    ws.cf(["tasks", "link", "a", "octocat/hello#13"]).ok();
+    assert_eq!(ws.show("a")["links"][1]["host"], "github.com");
+    let ws = ws.with([("GH_HOST", "")]);
+    std::fs::write(own.join("config.toml"), "[github\n").unwrap();
+    ws.cf(["tasks", "link", "a", "octocat/hello#14"]).ok();
+    assert_eq!(ws.show("a")["links"][2]["host"], "github.com");
     let ws = crate::empty_folder().with([("GH_HOST", "ghe corp")]).init();
     ws.add("a", "true");
     ws.cf(["tasks", "link", "a", "octocat/hello#13"])
