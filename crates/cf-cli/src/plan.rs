@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use cf_conductor::store::task::TaskSpec;
-use cf_core::{Graph, GraphError, Link, LinkKind, TaskKey, TaskRef};
+use cf_core::{Graph, GraphError, Link, LinkKind, TaskKey, TaskRef, cycle_in_words};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -195,12 +195,13 @@ impl Plan {
             let key = self.tasks[*at].spec.key.as_ref();
             key.map_or("?", TaskKey::as_str)
         };
-        let message = match cycle.as_slice() {
-            [one, _] => format!("task `{}` depends on itself", name(one)),
-            _ => format!(
-                "dependencies form a cycle: {}",
-                cycle.iter().map(name).collect::<Vec<_>>().join(" -> ")
-            ),
+        let message = if let [one, _] = cycle.as_slice() {
+            format!("task `{}` depends on itself", name(one))
+        } else {
+            let Ok(words) = cycle_in_words(&cycle, |at| {
+                Ok::<_, std::convert::Infallible>(name(at).to_owned())
+            });
+            format!("dependencies form a cycle: {words}")
         };
         complaints.at(&spans[cycle[0]], message);
     }

@@ -161,9 +161,9 @@ pub enum StoreError {
         /// The attempt.
         attempt: cf_core::AttemptId,
     },
-    /// Dependencies that cannot be met.
-    #[error("{}", cycle_text(.0))]
-    Cycle(Vec<String>),
+    /// Dependencies that cannot be met, in words.
+    #[error("{0}")]
+    Cycle(String),
     /// A file beside the database.
     #[error("cannot {what} {path}")]
     File {
@@ -174,13 +174,6 @@ pub enum StoreError {
         /// What the system said.
         source: std::io::Error,
     },
-}
-
-fn cycle_text(labels: &[String]) -> String {
-    match labels {
-        [one, other] if one == other => format!("task {one} depends on itself"),
-        _ => format!("dependencies form a cycle: {}", labels.join(" -> ")),
-    }
 }
 
 impl StoreError {

@@ -25,6 +25,30 @@ pub enum GraphError<Id> {
     Cycle(Vec<Id>),
 }
 
+/// How many nodes of a long cycle are named at either end of it. What is longer than four times as many is long.
+const NAMED: usize = 5;
+
+/// A cycle as `a -> b -> a`. Of a long one the first and the last nodes are named, and how many stand between them.
+///
+/// # Errors
+///
+/// A name cannot be told.
+pub fn cycle_in_words<Id, E>(
+    cycle: &[Id],
+    mut name: impl FnMut(&Id) -> Result<String, E>,
+) -> Result<String, E> {
+    let mut words = Vec::new();
+    let is_long = cycle.len() > 4 * NAMED;
+    for (at, id) in cycle.iter().enumerate() {
+        if !is_long || at < NAMED || at >= cycle.len() - NAMED {
+            words.push(name(id)?);
+        } else if at == NAMED {
+            words.push(format!("… {} more …", cycle.len() - 2 * NAMED));
+        }
+    }
+    Ok(words.join(" -> "))
+}
+
 impl<Id: Copy + Eq + Hash> Graph<Id> {
     /// Builds the graph from nodes with their priority (0 is most urgent) and from edges `(task, depends on)`.
     ///
@@ -157,6 +181,29 @@ mod tests {
             &[(1, 2), (2, 3), (3, 1), (0, 1)],
         );
         assert_eq!(three, Err(GraphError::Cycle(vec![1, 2, 3, 1])));
+    }
+
+    #[test]
+    fn a_long_cycle_is_named_at_both_ends() {
+        let words = |len: u32| {
+            let mut asked = 0;
+            let cycle: Vec<u32> = (0..len).chain([0]).collect();
+            let words = cycle_in_words(&cycle, |n| {
+                asked += 1;
+                Ok::<_, std::convert::Infallible>(n.to_string())
+            });
+            (words.unwrap(), asked)
+        };
+        assert_eq!(words(2), ("0 -> 1 -> 0".to_owned(), 3));
+        assert_eq!(words(19).0.split(" -> ").count(), 20);
+        assert_eq!(
+            words(100_000),
+            (
+                "0 -> 1 -> 2 -> 3 -> 4 -> … 99991 more … -> 99996 -> 99997 -> 99998 -> 99999 -> 0"
+                    .to_owned(),
+                10
+            )
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub use batch::{BatchStatus, Isolation, OnFailure, Outcome, Phase, Strategy};
 pub use blocker::{Asker, BlockerStatus};
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use event::{EventType, UnknownEventType};
-pub use graph::{Graph, GraphError};
+pub use graph::{Graph, GraphError, cycle_in_words};
 pub use id::{
     AttemptId, BatchId, BlockerId, IdError, KeyError, SupervisorId, TaskId, TaskKey, TaskRef,
 };

@@ -95,6 +95,34 @@ fn a_cycle_is_refused_and_named() {
 }
 
 #[test]
+fn a_long_cycle_is_named_at_both_ends_and_the_rest_is_counted() {
+    let ws = workspace();
+    let task = |n: usize, on: usize| {
+        format!("[[task]]\nkey = 't{n}'\ntitle = 't'\nrun = 'touch ran'\ndepends_on = ['t{on}']\n")
+    };
+    let plan = |last: &str| -> String {
+        let tasks = (1..300).map(|n| task(n, n - 1));
+        [last.to_owned()].into_iter().chain(tasks).collect()
+    };
+    let cycle = ws.plan(&plan(&task(0, 299)));
+    let short = "t0 -> t299 -> t298 -> t297 -> t296 -> … 291 more … -> t4 -> t3 -> t2 -> t1 -> t0";
+    ws.run(["--file", cycle]).code(2).says(short);
+    assert!(!ws.exists("ran"));
+
+    let chain = ws.plan(&plan("[[task]]\nkey = 't0'\ntitle = 't'\nrun = 'true'\n"));
+    ws.cf(["tasks", "import", chain]).ok();
+    ws.cf(["tasks", "depend", "t0", "t299"])
+        .refused()
+        .says(short);
+    let told = ws.cf(["tasks", "depend", "t0", "t299", "--json"]).refused();
+    assert!(
+        told.stderr().contains(short) && told.stderr().len() < 1_000,
+        "{}",
+        told.stderr()
+    );
+}
+
+#[test]
 fn a_dependency_on_something_unknown_is_refused_and_named() {
     let ws = workspace();
     let plan = ws.plan(

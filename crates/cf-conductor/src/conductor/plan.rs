@@ -146,16 +146,9 @@ fn plan(
             .copied()
             .filter(|(task, on)| ids.contains(task) && ids.contains(on)),
     );
-    let order = graph.order().map_err(|GraphError::Cycle(cycle)| {
-        match cycle
-            .iter()
-            .map(|id| reader.label(*id).map(|label| label.to_string()))
-            .collect()
-        {
-            Ok(labels) => ConductorError::Store(crate::store::StoreError::Cycle(labels)),
-            Err(error) => error.into(),
-        }
-    })?;
+    let order = graph
+        .order()
+        .map_err(|GraphError::Cycle(cycle)| reader.cycle(&cycle).unwrap_or_else(|error| error))?;
     let mut used: HashMap<EngineName, (Engine, String)> = HashMap::new();
     let mut planned: HashMap<TaskId, PlannedTask> = HashMap::with_capacity(tasks.len());
     for task in &tasks {

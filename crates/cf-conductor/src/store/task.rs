@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cf_core::{
     Actor, AttemptId, BatchId, EventType, Graph, GraphError, TaskId, TaskKey, TaskLabel,
-    TaskStatus, Timestamp, Transition,
+    TaskStatus, Timestamp, Transition, cycle_in_words,
 };
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -506,6 +506,18 @@ impl Reader<'_> {
         let key: Option<TaskKey> = key.flatten().and_then(|key| key.parse().ok());
         Ok(TaskLabel::new(id, key.as_ref()))
     }
+
+    /// What to say of tasks that depend on each other in a circle; the first stands again at the end.
+    pub(crate) fn cycle(&self, cycle: &[TaskId]) -> Result<StoreError> {
+        let name = |id: &TaskId| self.label(*id).map(|label| label.to_string());
+        Ok(StoreError::Cycle(match cycle {
+            [one, other] if one == other => format!("task {} depends on itself", name(one)?),
+            _ => format!(
+                "dependencies form a cycle: {}",
+                cycle_in_words(cycle, name)?
+            ),
+        }))
+    }
 }
 
 impl Tx<'_> {
@@ -837,7 +849,7 @@ impl Tx<'_> {
         };
         if let Some(mut cycle) = path {
             cycle.insert(0, task);
-            return Err(StoreError::Cycle(self.labels(&cycle)?));
+            return Err(self.reader().cycle(&cycle)?);
         }
         self.conn
             .prepare_cached("INSERT INTO dependency (task, depends_on) VALUES (?1, ?2)")
@@ -955,7 +967,7 @@ impl Tx<'_> {
             edges.iter().flat_map(|(a, b)| [(*a, 0), (*b, 0)]).collect();
         match Graph::new(nodes, edges).order() {
             Ok(_) => Ok(()),
-            Err(GraphError::Cycle(cycle)) => Err(StoreError::Cycle(self.labels(&cycle)?)),
+            Err(GraphError::Cycle(cycle)) => Err(self.reader().cycle(&cycle)?),
         }
     }
 
