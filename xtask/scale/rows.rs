@@ -87,7 +87,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("work batch status --json", Along),
     row("work batch status {ended}", Along),
     row("work batch list --limit 10", Along),
-    whole("work batch list"),
+    row("work batch list", Along),
     whole("work batch report {ended}"),
     whole("work batch report {ended} --html -"),
     whole("follow {ended}"),

@@ -21,6 +21,7 @@ pub mod read_cli;
 mod sql;
 pub mod stop;
 pub mod task;
+pub mod total;
 pub mod worktree;
 
 use std::path::{Path, PathBuf};

@@ -86,6 +86,16 @@ impl Life<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![batch, status, SETTINGS, code, started_at, ended_at],
         )?;
+        if ends {
+            self.store.execute(
+                "INSERT INTO batch_total (batch, completed, failed, blocked, skipped, cancelled) \
+                 SELECT batch, count(*) FILTER (WHERE outcome = 'COMPLETED'), \
+                 count(*) FILTER (WHERE outcome = 'FAILED'), count(*) FILTER (WHERE outcome = 'BLOCKED'), \
+                 count(*) FILTER (WHERE outcome = 'SKIPPED'), count(*) FILTER (WHERE outcome = 'CANCELLED') \
+                 FROM batch_task WHERE batch = ?1 GROUP BY batch",
+                [&batch],
+            )?;
+        }
         Ok(())
     }
 

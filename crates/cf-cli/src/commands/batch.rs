@@ -43,19 +43,18 @@ pub(super) fn listed(
     workspace: &Workspace,
     batch: Batch,
 ) -> Result<Listed, StoreError> {
-    let counts = Counts::of(&reader.batch_counts(batch.id)?);
+    let totals = reader.totals(batch.id)?;
     // A finished batch has no conductor, and asking costs a file.
     let conductor = if batch.status.is_final() {
         None
     } else {
         workspace.conductor_of(batch.id)
     };
-    let used = reader.used_in_batch(batch.id)?;
     Ok(Listed {
         batch,
-        counts,
+        counts: Counts::of(&totals.counts),
         conductor,
-        used,
+        used: totals.used,
     })
 }
 

@@ -343,13 +343,13 @@ fn a_database_from_before_worktrees_is_migrated_after_a_copy() {
          ALTER TABLE attempt DROP COLUMN output_tokens; ALTER TABLE attempt DROP COLUMN resumes; \
          ALTER TABLE attempt DROP COLUMN output_lost; \
          DROP INDEX event_whole_batch; DROP INDEX event_deletion; DROP TRIGGER event_is_append_only_delete; \
-         DROP TABLE event_horizon; CREATE TRIGGER event_is_append_only_delete BEFORE DELETE ON event \
+         DROP TABLE event_horizon; DROP TABLE batch_total; CREATE TRIGGER event_is_append_only_delete BEFORE DELETE ON event \
          BEGIN SELECT raise(ABORT, 'the event log is append-only'); END; \
          DELETE FROM refinery_schema_history WHERE version > 2; PRAGMA user_version = 2;",
     );
     assert_eq!(ws.status("a"), "READY");
     assert!(ws.exists(".cf/state.db.v2"));
-    assert_eq!(ws.sql("PRAGMA user_version"), "7");
+    assert_eq!(ws.sql("PRAGMA user_version"), "8");
     ws.run(["a"]).ok();
     assert_eq!(tree(&ws, "a")["branch"], "cf/a");
 }

@@ -514,6 +514,7 @@ impl Tx<'_> {
                 ],
             )
             .doing("move an attempt on to its verification")?;
+        self.refresh_totals(attempt.batch)?;
         self.append(
             Event::new(EventType::AttemptVerifying)
                 .task(attempt.task)
@@ -559,6 +560,9 @@ impl Tx<'_> {
             .doing("store the end of an attempt")?;
         if changed > 0 {
             let (task, batch) = self.whose(id)?;
+            if result.tokens.is_some() || result.cost_micro_usd.is_some() {
+                self.refresh_totals(batch)?;
+            }
             let mut event = Event::new(EventType::AttemptEnded)
                 .task(task)
                 .batch(batch)
@@ -629,6 +633,8 @@ impl Tx<'_> {
                 (attempt.id.to_string(), batch.to_string()),
             )
             .doing("take over an attempt")?;
+        // The batch from which it comes may have ended, and no longer counts what it used.
+        self.refresh_totals(attempt.batch)?;
         self.conn
             .execute(
                 "UPDATE task SET claim = ?3 WHERE id = ?1 AND attempt = ?2 AND claim = ?4",

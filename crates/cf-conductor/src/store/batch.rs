@@ -291,7 +291,7 @@ impl Reader<'_> {
     pub fn batch_counts(&self, batch: BatchId) -> Result<Vec<(Phase, Option<Outcome>, u64)>> {
         let mut statement = self
             .conn
-            .prepare_cached("SELECT phase, outcome, count(*) AS n FROM batch_task WHERE batch = ?1 GROUP BY phase, outcome")
+            .prepare_cached("SELECT phase, outcome, count(*) AS n FROM batch_task WHERE batch = ?1 GROUP BY phase, outcome ORDER BY phase, outcome")
             .doing("count a batch's tasks")?;
         let rows = statement
             .query_map([batch.to_string()], |row| {
@@ -437,7 +437,7 @@ impl Tx<'_> {
             .map(drop)
     }
 
-    /// Stores that a batch goes on, perhaps with other settings.
+    /// Stores that a batch goes on, perhaps with other settings. What it came to when it ended is forgotten.
     pub(crate) fn reopen_batch(&mut self, id: BatchId, settings: &Settings) -> Result<()> {
         self.append(Event::new(EventType::BatchResumed).batch(id).with(
             "settings",
@@ -450,7 +450,7 @@ impl Tx<'_> {
                 (id.to_string(), to_json(settings)),
             )
             .doing("reopen a batch")?;
-        Ok(())
+        self.forget_totals(id).map(drop)
     }
 
     /// Stores where a task stands in a batch.
@@ -580,7 +580,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores the end of a batch.
+    /// Stores the end of a batch, and what it has come to.
     pub(crate) fn end_batch(
         &mut self,
         id: BatchId,
@@ -593,6 +593,7 @@ impl Tx<'_> {
                 (id.to_string(), status.as_str(), exit_code, self.now.as_millisecond()),
             )
             .doing("store the end of a batch")?;
+        self.store_totals(id)?;
         let kind = match status {
             BatchStatus::Partial => EventType::BatchPartial,
             BatchStatus::Failed => EventType::BatchFailed,

@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cf_core::{Actor, AttemptId, BatchId, TaskId, TaskKey, TaskRef, TaskStatus};
+use cf_core::{
+    Actor, AttemptId, BatchId, BatchStatus, Outcome, Phase, TaskId, TaskKey, TaskRef, TaskStatus,
+};
 use rusqlite::params_from_iter;
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use rusqlite::types::Null;
@@ -25,6 +27,7 @@ const BATCHES: u128 = 5;
 struct About {
     task: TaskId,
     batch: BatchId,
+    ended: BatchId,
     attempt: AttemptId,
     chained: TaskId,
     newest: u64,
@@ -72,6 +75,9 @@ const FLAT: &[Reading] = &[
     }),
     ("actions of a batch", |r, a| {
         r.reconciliation_events(a.batch).map(drop)
+    }),
+    ("totals of a batch that has ended", |r, a| {
+        r.totals(a.ended).map(drop)
     }),
     ("used in a batch", |r, a| r.used_in_batch(a.batch).map(drop)),
     ("newest number", |r, _| r.last_seq().map(drop)),
@@ -217,7 +223,13 @@ fn store(tasks: usize) -> (Store, About) {
                 ));
                 filled.unwrap();
             }
-            Ok(())
+            let ended = BatchId(uuid::Uuid::from_u128(BATCHES));
+            for mut row in tx.reader().batch_tasks(ended)? {
+                row.phase = Phase::Finished;
+                row.outcome = Some(Outcome::Completed);
+                tx.store_batch_task(ended, &row)?;
+            }
+            tx.end_batch(ended, BatchStatus::Completed, 0)
         })
         .unwrap();
     let about = store
@@ -225,6 +237,7 @@ fn store(tasks: usize) -> (Store, About) {
             Ok(About {
                 task: ids[7],
                 batch: BatchId(uuid::Uuid::from_u128(3)),
+                ended: BatchId(uuid::Uuid::from_u128(BATCHES)),
                 attempt: reader.attempts(ids[7])?[2].id,
                 chained: ids[tasks - 1],
                 newest: reader.last_seq()?,

@@ -104,9 +104,10 @@ fn output_that_could_not_be_written_is_told() {
         .run("head -c 1000000 /dev/zero | tr '\\0' x")
         .verify("echo looked")
         .add();
-    ws.command(["run", "a"]).under_limits("-f 300").run().ok();
+    // Enough for the write-ahead log of the whole batch.
+    ws.command(["run", "a"]).under_limits("-f 340").run().ok();
     let lost = ws.attempts("a")[0]["output_lost"].as_u64();
-    let least = 1_000_000 - 300 * 512;
+    let least = 1_000_000 - 340 * 512;
     assert!(lost.is_some_and(|lost| (least..1_000_000).contains(&lost)));
     assert_eq!(
         ws.events_of("ATTEMPT_ENDED", "a")[0]["data"]["output_lost"].as_u64(),

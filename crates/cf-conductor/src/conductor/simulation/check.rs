@@ -48,6 +48,7 @@ impl World {
         }
         if grown {
             self.check_tasks();
+            self.check_totals();
         }
         self.check_agents();
         for which in 0..self.conductors.len() {
@@ -87,6 +88,22 @@ impl World {
                 );
             }
         }
+    }
+
+    /// Every batch that has ended, and no other, has its totals, and they are what its rows come to.
+    fn check_totals(&self) {
+        self.store
+            .read(|reader| {
+                for batch in reader.batches()? {
+                    let stored = reader.stored_totals(batch.id)?;
+                    assert_eq!(stored.is_some(), batch.status.is_final());
+                    if let Some(stored) = stored {
+                        assert_eq!(stored, reader.counted_totals(batch.id)?);
+                    }
+                }
+                Ok(())
+            })
+            .expect("the batches are read");
     }
 
     fn check_agents(&self) {

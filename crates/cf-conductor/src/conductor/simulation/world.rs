@@ -462,8 +462,10 @@ thread_local! {
 }
 
 /// What empties a store, without what makes sure that the log is only ever added to.
-const EMPTY: &str = "DELETE FROM comment; DELETE FROM link; DELETE FROM blocker; DELETE FROM dependency;
-     DELETE FROM worktree; DELETE FROM batch_task; DELETE FROM attempt; DELETE FROM batch; DELETE FROM task;
+const EMPTY: &str =
+    "DELETE FROM comment; DELETE FROM link; DELETE FROM blocker; DELETE FROM dependency;
+     DELETE FROM worktree; DELETE FROM batch_task; DELETE FROM batch_total; DELETE FROM attempt;
+     DELETE FROM batch; DELETE FROM task;
      DELETE FROM event; DELETE FROM github_cache;";
 
 /// The store of a world. It is used again by the next world of the thread: making the tables and preparing the
