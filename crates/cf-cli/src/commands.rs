@@ -17,10 +17,11 @@ mod status;
 mod tasks;
 mod work;
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Read as _;
 use std::path::Path;
 
+use cf_conductor::store::rows::ById;
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_core::{Actor, TaskId, TaskLabel, TaskRef};
 
@@ -125,16 +126,23 @@ fn kept_when_stale<T>(
 
 /// Labels of tasks, each read once.
 #[derive(Debug, Default)]
-struct Labels(HashMap<TaskId, TaskLabel>);
+struct Labels(ById<TaskLabel>);
 
 impl Labels {
     fn of(&mut self, reader: &Reader<'_>, id: TaskId) -> Result<TaskLabel, StoreError> {
-        if let Some(known) = self.0.get(&id) {
-            return Ok(known.clone());
-        }
-        let label = reader.label(id)?;
-        self.0.insert(id, label.clone());
-        Ok(label)
+        self.known(reader, id).cloned()
+    }
+
+    /// Takes what was read together with something else.
+    fn take(&mut self, labels: impl Iterator<Item = (TaskId, TaskLabel)>) {
+        self.0.extend(labels);
+    }
+
+    fn known(&mut self, reader: &Reader<'_>, id: TaskId) -> Result<&TaskLabel, StoreError> {
+        Ok(match self.0.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(reader.label(id)?),
+        })
     }
 }
 

@@ -10,14 +10,17 @@ mod told;
 
 use std::io::{self, Write as _};
 
+use cf_conductor::store::StoreError;
 use cf_conductor::store::event::Event;
+use cf_conductor::store::rows::EventRow;
 use cf_conductor::workspace::Workspace;
 use cf_core::{TaskId, TaskLabel};
 
 use crate::console::{self, Console};
 use crate::render::json::EventJson;
+use crate::render::json::rows::push_event;
 use live::Live;
-use told::Teller;
+use told::{Teller, is_told};
 
 /// Shows a batch as it goes on.
 #[derive(Debug)]
@@ -87,6 +90,35 @@ impl Progress {
             },
             View::Live(live) => live.event(event, label, told),
         }
+    }
+
+    /// Shows an event as it is stored, unless this view changes lines in place: what is to be printed is written to
+    /// `out`. `label` returns that of its task.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read, or `label` refuses.
+    pub(crate) fn row<'l>(
+        &mut self,
+        row: &EventRow<'_>,
+        out: &mut Vec<u8>,
+        label: impl FnOnce(TaskId) -> Result<&'l TaskLabel, StoreError>,
+    ) -> Result<(), StoreError> {
+        match &self.view {
+            View::Json => {
+                push_event(out, row)?;
+                out.push(b'\n');
+            }
+            View::Lines if is_told(row) => {
+                let label = row.task_id()?.map(label).transpose()?;
+                if let Some(told) = self.teller.tell(&row.event()?, label) {
+                    // A vector takes whatever is written to it.
+                    let _ = writeln!(out, "{}", self.console.paint(told.look, told.text));
+                }
+            }
+            View::Quiet | View::Lines | View::Live(_) => {}
+        }
+        Ok(())
     }
 
     /// Says something that is no event.

@@ -4,6 +4,7 @@
 //! [`text::clean`] before it is printed as words; JSON keeps it as it is, because its strings are escaped.
 
 pub(crate) mod batch;
+pub(crate) mod event;
 pub(crate) mod excerpt;
 pub(crate) mod graph;
 pub(crate) mod json;

@@ -18,6 +18,7 @@ mod migrate;
 mod plans;
 pub mod prune;
 pub mod read_cli;
+pub mod rows;
 mod sql;
 pub mod stop;
 pub mod task;
@@ -42,6 +43,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How long the conductor waits for other writers before it looks after its agents again and retries.
 const CONDUCTOR_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How much of the database a process that only reads may keep in memory, in KiB.
+const READERS_CACHE_KIB: i64 = 16 * 1024;
 
 /// What can go wrong with the store, or with what was asked of it.
 #[derive(Debug, thiserror::Error)]
@@ -355,6 +359,12 @@ impl Store {
                     .conn
                     .busy_timeout(PATIENCE)
                     .doing("set the busy timeout")?;
+                // The rows of a large batch's tasks lie all over the database: with the usual two mebibytes most of
+                // its pages would be read several times. Only what is read is taken.
+                store
+                    .conn
+                    .pragma_update(None, "cache_size", -READERS_CACHE_KIB)
+                    .doing("set the size of the cache")?;
                 store.conn.set_prepared_statement_cache_capacity(64);
                 Ok(store)
             }

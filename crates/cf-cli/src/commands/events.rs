@@ -5,16 +5,17 @@ mod prune;
 use std::io::Write;
 use std::time::Duration;
 
-use cf_conductor::store::Store;
 use cf_conductor::store::event::{Event, EventFilter};
+use cf_conductor::store::rows::EventRow;
+use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::wake::Listener;
 
 use super::{Ended, Labels};
 use crate::args::{EventsArgs, EventsCommand};
 use crate::console::{self, Console};
 use crate::error::CliError;
-use crate::render::json::EventJson;
-use crate::render::task::event_line;
+use crate::render::event::push_line;
+use crate::render::json::rows::push_event;
 use crate::workspace;
 
 /// How often is looked, at the latest, while something is followed: what is committed wakes whoever follows, but the
@@ -59,23 +60,21 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
     if console.json && !args.follow {
         return list_json(&store, tail, &mut out);
     }
+    let mut lines = Vec::new();
     loop {
-        let events = tail.next(&store)?;
-        let more = !events.is_empty();
-        for event in &events {
+        lines.clear();
+        let count = tail.read(&store, |reader, row| {
             if console.json {
-                serde_json::to_writer(&mut out, &EventJson::new(event))
-                    .map_err(std::io::Error::from)?;
-                out.write_all(b"\n")?;
+                push_event(&mut lines, row)?;
             } else {
-                let label = event
-                    .task
-                    .map(|id| store.read(|reader| labels.of(reader, id)))
-                    .transpose()?;
-                writeln!(out, "{}", event_line(event, label.as_ref()))?;
+                let label = row.task_id()?.map(|id| labels.known(reader, id));
+                push_line(&mut lines, row, label.transpose()?)?;
             }
-        }
-        if more {
+            lines.push(b'\n');
+            Ok(())
+        })?;
+        out.write_all(&lines)?;
+        if count > 0 {
             continue;
         }
         out.flush()?;
@@ -89,17 +88,18 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
 /// All events as one array, written as they are read.
 fn list_json(store: &Store, mut tail: Tail, out: &mut impl Write) -> Ended {
     let mut lead = "[";
+    let mut lines = Vec::new();
     loop {
-        let events = tail.next(store)?;
-        if events.is_empty() {
+        lines.clear();
+        let count = tail.read(store, |_, row| {
+            lines.extend_from_slice(lead.as_bytes());
+            lead = ",\n";
+            push_event(&mut lines, row)
+        })?;
+        if count == 0 {
             break;
         }
-        for event in &events {
-            out.write_all(lead.as_bytes())?;
-            serde_json::to_writer(&mut *out, &EventJson::new(event))
-                .map_err(std::io::Error::from)?;
-            lead = ",\n";
-        }
+        out.write_all(&lines)?;
     }
     writeln!(out, "{}", if lead == "[" { "[]" } else { "]" })?;
     out.flush()?;
@@ -129,5 +129,31 @@ impl Tail {
             self.filter.after = last.seq;
         }
         Ok(events)
+    }
+
+    /// The same as rows, each handed to `each` with what else can be read of that moment. Returns how many there were.
+    ///
+    /// What is made of them is written afterwards: a reader that waits for a slow terminal would keep the write-ahead
+    /// log from being used again.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or `each` refuses.
+    pub(super) fn read(
+        &mut self,
+        store: &Store,
+        mut each: impl FnMut(&Reader<'_>, &EventRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<usize, CliError> {
+        let mut after = self.filter.after;
+        let mut count = 0;
+        store.read(|reader| {
+            reader.event_rows(&self.filter, |row| {
+                after = row.seq;
+                count += 1;
+                each(reader, row)
+            })
+        })?;
+        self.filter.after = after;
+        Ok(count)
     }
 }

@@ -13,6 +13,7 @@ use super::reconcile::{finding_json, finding_line};
 use super::{Ended, find_task};
 use crate::args::ExplainArgs;
 use crate::console::{self, Console, Look};
+use crate::render::event::event_line;
 use crate::render::json::{AttemptJson, BlockerJson, CommentJson, EventJson, TaskJson};
 use crate::render::{link, task, text, time};
 use crate::workspace;
@@ -176,7 +177,7 @@ fn write(
             )?;
         }
         for event in &seen.history {
-            writeln!(out, "  {}", task::event_line(event, None))?;
+            writeln!(out, "  {}", event_line(event, None))?;
         }
     }
     writeln!(

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use cf_conductor::store::event::Event;
+use cf_conductor::store::rows::EventRow;
 use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
 use serde_json::Value;
 
@@ -45,6 +46,44 @@ pub(super) fn joined(event: &Event) -> bool {
         .get("joined")
         .and_then(serde_json::Value::as_bool)
         == Some(true)
+}
+
+/// Whether an event may have a line, or is needed for a later one, as far as can be seen without reading its details.
+pub(super) fn is_told(row: &EventRow<'_>) -> bool {
+    let is_named = |name: &str| row.data.contains(name);
+    match row.kind.parse() {
+        Ok(
+            EventType::AttemptEnded
+            | EventType::AttemptAdopted
+            | EventType::AttemptVerifying
+            | EventType::AttemptCommitted
+            | EventType::AttemptRescued
+            | EventType::BatchStarted
+            | EventType::BatchResumed
+            | EventType::BatchStopRequested
+            | EventType::BatchCompleted
+            | EventType::BatchPartial
+            | EventType::BatchFailed
+            | EventType::BatchCancelled
+            | EventType::BatchTaskStarted
+            | EventType::BatchTaskCompleted
+            | EventType::BatchTaskFailed
+            | EventType::BatchTaskSkipped
+            | EventType::BatchTaskBlocked
+            | EventType::BatchTaskCancelled
+            | EventType::BatchTaskStopping
+            | EventType::BatchTaskKilled
+            | EventType::BatchTaskRequeued
+            | EventType::BatchTaskWaiting
+            | EventType::BatchTaskDependencyReopened
+            | EventType::BatchTaskRetrying
+            | EventType::SourceUnavailable
+            | EventType::SourceAvailable
+            | EventType::SourceNotice,
+        ) => true,
+        Ok(EventType::BatchTaskQueued) if is_named("\"joined\"") => true,
+        _ => is_named("\"action\"") || is_named("\"intent\""),
+    }
 }
 
 impl Teller {
@@ -273,6 +312,39 @@ mod tests {
             tell(&[started, ended]),
             ["started parser (attempt 2)", "completed parser in 1.2s"]
         );
+    }
+
+    #[test]
+    fn no_event_with_a_line_is_left_unread() {
+        let task = "00000000-0000-0000-0000-00000000000a";
+        let details = [
+            "{}",
+            r#"{"text":"x","reason":"y","source":"z","ref":"r","branch":"b","generation":1,"phase":"held"}"#,
+            r#"{"joined":true}"#,
+            r#"{"action":"SKIP","reason":"externally completed"}"#,
+            r#"{"intent":"KILL","reason":"externally blocked"}"#,
+        ];
+        for kind in EventType::ALL {
+            for data in details {
+                let row = EventRow {
+                    seq: 1,
+                    at: Timestamp::UNIX_EPOCH,
+                    kind: kind.as_str(),
+                    task: Some(task),
+                    batch: None,
+                    attempt: None,
+                    actor: "cli",
+                    data,
+                };
+                let mut teller = Teller::default();
+                let told = teller.tell(&row.event().unwrap(), None);
+                let is_kept = !teller.started.is_empty() || !teller.words.is_empty();
+                assert!(
+                    is_told(&row) || (told.is_none() && !is_kept),
+                    "{kind}: {data}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -1,22 +1,24 @@
 //! What depends on what, drawn for people or for other programs.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 use std::io::{self, Write};
 
+use cf_conductor::store::rows::ById;
 use cf_core::{TaskId, TaskStatus};
+use serde::Serialize;
 
 use super::{task, text};
 use crate::args::tasks::GraphFormat;
 use crate::console::{Console, Look};
 
-/// A task in the drawing.
-#[derive(Clone, Debug)]
+/// A task in the drawing; as JSON with its fields in this order.
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Node {
+    pub(crate) depends_on: Vec<TaskId>,
     pub(crate) id: TaskId,
     pub(crate) label: String,
-    pub(crate) title: String,
     pub(crate) status: TaskStatus,
-    pub(crate) depends_on: Vec<TaskId>,
+    pub(crate) title: String,
 }
 
 /// Draws the tasks.
@@ -38,9 +40,8 @@ pub(crate) fn write(
 }
 
 /// Position of each id, and for each node the positions of what depends on it.
-fn dependents(nodes: &[Node]) -> (HashMap<TaskId, usize>, Vec<Vec<usize>>) {
-    let index: HashMap<TaskId, usize> =
-        nodes.iter().enumerate().map(|(at, n)| (n.id, at)).collect();
+fn dependents(nodes: &[Node]) -> (ById<usize>, Vec<Vec<usize>>) {
+    let index: ById<usize> = nodes.iter().enumerate().map(|(at, n)| (n.id, at)).collect();
     let mut dependents = vec![Vec::new(); nodes.len()];
     for (at, node) in nodes.iter().enumerate() {
         for on in node.depends_on.iter().filter_map(|on| index.get(on)) {
@@ -92,7 +93,9 @@ fn write_mermaid(out: &mut impl Write, nodes: &[Node]) -> io::Result<()> {
     let (_, dependents) = dependents(nodes);
     writeln!(out, "flowchart TD")?;
     for (at, node) in nodes.iter().enumerate() {
-        writeln!(out, "    n{at}[\"{}\"]", caption(node, "<br/>", mermaid))?;
+        write!(out, "    n{at}[\"")?;
+        write_caption(out, node, "<br/>", mermaid)?;
+        out.write_all(b"\"]\n")?;
     }
     for (at, list) in dependents.iter().enumerate() {
         for next in list {
@@ -106,7 +109,9 @@ fn write_dot(out: &mut impl Write, nodes: &[Node]) -> io::Result<()> {
     let (_, dependents) = dependents(nodes);
     writeln!(out, "digraph tasks {{")?;
     for (at, node) in nodes.iter().enumerate() {
-        writeln!(out, "    n{at} [label=\"{}\"];", caption(node, "\\n", dot))?;
+        write!(out, "    n{at} [label=\"")?;
+        write_caption(out, node, "\\n", dot)?;
+        out.write_all(b"\"];\n")?;
     }
     for (at, list) in dependents.iter().enumerate() {
         for next in list {
@@ -116,18 +121,26 @@ fn write_dot(out: &mut impl Write, nodes: &[Node]) -> io::Result<()> {
     writeln!(out, "}}")
 }
 
-fn caption(node: &Node, line_break: &str, escape: fn(&str) -> String) -> String {
-    let label = escape(&text::line(&node.label));
-    let title = escape(&text::line(&node.title));
-    format!("{label} ({}){line_break}{title}", node.status)
+fn write_caption(
+    out: &mut impl Write,
+    node: &Node,
+    line_break: &str,
+    escape: fn(&str) -> Cow<'_, str>,
+) -> io::Result<()> {
+    out.write_all(escape(&text::line(&node.label)).as_bytes())?;
+    write!(out, " ({}){line_break}", node.status.as_str())?;
+    out.write_all(escape(&text::line(&node.title)).as_bytes())
 }
 
 /// Mermaid takes entities by number or name, written with `#` in place of `&`.
 ///
 /// A percent sign could begin a directive (`%%{init…}%%` is looked for in the whole text before it is parsed), a colon
 /// a style, and `&` an entity of HTML.
-fn mermaid(text: &str) -> String {
+fn mermaid(text: &str) -> Cow<'_, str> {
     use std::fmt::Write as _;
+    if !text.contains(['"', '<', '>', '&', '#', '%', '`', ':', '\\']) {
+        return Cow::Borrowed(text);
+    }
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -141,14 +154,16 @@ fn mermaid(text: &str) -> String {
             c => escaped.push(c),
         }
     }
-    escaped
+    Cow::Owned(escaped)
 }
 
 /// In a quoted label Graphviz reads backslashes and the entities of HTML.
-fn dot(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
+fn dot(text: &str) -> Cow<'_, str> {
+    if !text.contains(['&', '\\', '"']) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text.replace('&', "&amp;").replace('\\', "\\\\");
+    Cow::Owned(escaped.replace('"', "\\\""))
 }
 
 #[cfg(test)]

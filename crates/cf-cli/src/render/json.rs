@@ -1,5 +1,7 @@
 //! The JSON shapes. They are documented in `docs/json.md` and stay as they are: a field may be added, never changed.
 
+pub(crate) mod rows;
+
 use std::collections::{BTreeMap, HashMap};
 
 use cf_conductor::github::LinkView;
@@ -60,6 +62,19 @@ struct LinkJson<'t> {
     tracker: Option<TrackerJson>,
 }
 
+impl<'t> LinkJson<'t> {
+    fn new(link: &'t Link) -> Self {
+        Self {
+            kind: link.kind,
+            host: &link.host,
+            repo: link.repo.to_string(),
+            number: link.number,
+            url: link.url(),
+            tracker: None,
+        }
+    }
+}
+
 impl<'t> TaskJson<'t> {
     pub(crate) fn new(
         task: &'t Task,
@@ -82,17 +97,7 @@ impl<'t> TaskJson<'t> {
             status: task.status,
             version: task.version,
             depends_on,
-            links: links
-                .iter()
-                .map(|link| LinkJson {
-                    kind: link.kind,
-                    host: &link.host,
-                    repo: link.repo.to_string(),
-                    number: link.number,
-                    url: link.url(),
-                    tracker: None,
-                })
-                .collect(),
+            links: links.iter().map(LinkJson::new).collect(),
             open_blockers,
             created_at: task.created_at,
             updated_at: task.updated_at,

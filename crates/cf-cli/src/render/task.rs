@@ -8,10 +8,12 @@ use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::follow::StoredComment;
+use cf_conductor::store::read_cli::TaskLine;
 use cf_conductor::store::task::Task;
 use cf_conductor::store::worktree::Worktree;
 use cf_core::{BlockerStatus, Outcome, Phase, TaskLabel, TaskStatus, Timestamp, format_duration};
 
+use super::event::event_line;
 use super::table::{Field, Table};
 use super::{link, text, time, usage};
 use crate::console::{Console, Look};
@@ -56,21 +58,19 @@ pub(crate) fn table() -> Table {
 }
 
 /// Adds a task to a list.
-pub(crate) fn add_row(table: &mut Table, task: &Task, open_blockers: u64) {
-    let blockers = match open_blockers {
+pub(crate) fn add_row(table: &mut Table, line: &TaskLine<'_>) {
+    let blockers = match line.open_blockers {
         0 => String::new(),
         n => n.to_string(),
     };
+    let status: Option<TaskStatus> = line.status.parse().ok();
     table.row([
-        task.id.short().into(),
-        Field::new(
-            task.key.as_ref().map_or("", |key| key.as_str()),
-            Look::Strong,
-        ),
-        Field::new(task.status.as_str(), look(task.status)),
-        task.priority.to_string().into(),
+        line.id.get(..8).unwrap_or(line.id).into(),
+        Field::new(line.key.unwrap_or_default(), Look::Strong),
+        Field::new(line.status, status.map_or(Look::Plain, look)),
+        line.priority.to_string().into(),
         Field::new(blockers, Look::Warn),
-        (&task.title).into(),
+        line.title.into(),
     ]);
 }
 
@@ -344,33 +344,4 @@ fn section(console: &Console, out: &mut impl Write, name: &str, body: &str) -> i
         writeln!(out, "  {line}")?;
     }
     Ok(())
-}
-
-/// An event on one line: time, number, type, what it is about, and its details.
-pub(crate) fn event_line(event: &Event, label: Option<&TaskLabel>) -> String {
-    use std::fmt::Write as _;
-    let mut line = format!(
-        "{}  {:>6}  {}",
-        time::short(event.at),
-        event.seq,
-        event.kind.as_str()
-    );
-    if let Some(label) = label {
-        let _ = write!(line, "  {}", text::line(label.as_str()));
-    }
-    let _ = write!(line, "  by {}", event.actor);
-    for (name, value) in &event.data {
-        match value {
-            serde_json::Value::String(said) => {
-                let said = text::line(said);
-                let _ = write!(line, "  {name}={}", text::shortened(&said, 80));
-            }
-            // Settings and records are for programs; the JSON has them.
-            serde_json::Value::Object(_) => {}
-            other => {
-                let _ = write!(line, "  {name}={other}");
-            }
-        }
-    }
-    line
 }

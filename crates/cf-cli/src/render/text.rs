@@ -13,7 +13,10 @@ use std::path::Path;
 /// controls, line and paragraph separators, tags). An unterminated string sequence ends at the end of its line, so
 /// that it cannot swallow the rest of a log.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_suspect) {
+    // Most text is of this kind, and looked at without a branch for each byte.
+    let is_plain = |byte: &u8| (b' '..=b'~').contains(byte);
+    let is_all_plain = text.bytes().fold(true, |all, byte| all & is_plain(&byte));
+    if is_all_plain || !text.chars().any(is_suspect) {
         return Cow::Borrowed(text);
     }
     let mut kept = String::with_capacity(text.len());

@@ -9,6 +9,7 @@ use cf_core::{BatchId, Graph, GraphError, Isolation, TaskId, TaskLabel, TaskStat
 use super::{ConductorError, Goal, Setup, trees};
 use crate::engine::{Engine, EngineName, agents_on_path, find_program};
 use crate::settings::Settings;
+use crate::store::rows::{ById, Edges, IdSet};
 use crate::store::task::{Task, TaskFilter};
 use crate::store::{Reader, Store};
 use crate::worktree::Base;
@@ -115,17 +116,11 @@ fn plan(
             }
         }
         Selection::AllReady => {
-            reader.tasks(&TaskFilter::with_status(TaskStatus::Ready), |view| {
-                tasks.push(view.task);
-                Ok(())
-            })?;
+            let ready = TaskFilter::with_status(TaskStatus::Ready);
+            reader.tasks_alone(&ready, |task| tasks.push(task))?;
         }
     }
-    let edges = reader.edges()?;
-    let mut depends_on: HashMap<TaskId, Vec<TaskId>> = HashMap::new();
-    for (task, on) in &edges {
-        depends_on.entry(*task).or_default().push(*on);
-    }
+    let depends_on = reader.all_edges()?;
     let mut left_out = Vec::new();
     if matches!(selection, Selection::Plan(_)) {
         leave_unread_out(&mut tasks, &depends_on, &mut left_out);
@@ -138,28 +133,33 @@ fn plan(
         selection,
         force,
     )?);
-    let ids: HashSet<TaskId> = tasks.iter().map(|task| task.id).collect();
+    let ids: IdSet = tasks.iter().map(|task| task.id).collect();
     let graph = Graph::new(
         tasks.iter().map(|task| (task.id, task.priority)),
-        edges
-            .iter()
-            .copied()
+        depends_on
+            .all()
             .filter(|(task, on)| ids.contains(task) && ids.contains(on)),
     );
     let order = graph
         .order()
         .map_err(|GraphError::Cycle(cycle)| reader.cycle(&cycle).unwrap_or_else(|error| error))?;
     let mut used: HashMap<EngineName, (Engine, String)> = HashMap::new();
-    let mut planned: HashMap<TaskId, PlannedTask> = HashMap::with_capacity(tasks.len());
+    let mut planned: ById<PlannedTask> = ById::default();
+    let open = reader.tasks_with_open_attempts()?;
+    let mut labels: ById<TaskLabel> = tasks.iter().map(|task| (task.id, task.label())).collect();
     for task in &tasks {
-        let standing = standing(reader, task, force)?;
+        let standing = standing(reader, &open, task, force)?;
         let engine = match standing {
             Standing::AlreadyDone => None,
             _ => Some(engine_of(setup, task, settings, &mut used)?),
         };
         let mut names = Vec::new();
-        for on in depends_on.get(&task.id).into_iter().flatten() {
-            names.push(reader.label(*on)?.to_string());
+        for on in depends_on.of(task.id) {
+            let label = match labels.entry(*on) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(outside) => outside.insert(reader.label(*on)?),
+            };
+            names.push(label.to_string());
         }
         planned.insert(
             task.id,
@@ -245,9 +245,10 @@ fn runs(
 ) -> Result<Vec<TaskLabel>, ConductorError> {
     let mut used = HashMap::new();
     let mut runs = Vec::new();
+    let open = reader.tasks_with_open_attempts()?;
     for id in tasks {
         let task = reader.task(*id)?;
-        if !task.deleted && standing(reader, &task, force)? != Standing::AlreadyDone {
+        if !task.deleted && standing(reader, &open, &task, force)? != Standing::AlreadyDone {
             engine_of(setup, &task, settings, &mut used)?;
             runs.push(task.label());
         }
@@ -272,8 +273,14 @@ fn neighbours(
     Ok(live.into_iter().map(|batch| batch.id).collect())
 }
 
-fn standing(reader: &Reader<'_>, task: &Task, force: bool) -> Result<Standing, ConductorError> {
-    let live = task.claim.is_some() || reader.has_open_attempt(task.id)?;
+/// What taking a task up will do; `open` are the tasks with an attempt that may be alive.
+fn standing(
+    reader: &Reader<'_>,
+    open: &IdSet,
+    task: &Task,
+    force: bool,
+) -> Result<Standing, ConductorError> {
+    let live = task.claim.is_some() || open.contains(&task.id);
     Ok(match task.status {
         TaskStatus::Merged => Standing::AlreadyDone,
         TaskStatus::Done if !force => Standing::AlreadyDone,
@@ -291,7 +298,7 @@ fn standing(reader: &Reader<'_>, task: &Task, force: bool) -> Result<Standing, C
 /// Leaves out what a stranger wrote and nobody has read yet, and what depends on it.
 fn leave_unread_out(
     tasks: &mut Vec<Task>,
-    depends_on: &HashMap<TaskId, Vec<TaskId>>,
+    depends_on: &Edges,
     left_out: &mut Vec<(TaskLabel, String)>,
 ) {
     let mut out: HashMap<TaskId, TaskLabel> = HashMap::new();
@@ -305,9 +312,8 @@ fn leave_unread_out(
                 )),
                 _ if task.status.is_done() => None,
                 _ => depends_on
-                    .get(&task.id)
-                    .into_iter()
-                    .flatten()
+                    .of(task.id)
+                    .iter()
                     .find_map(|on| Some(format!("depends on {}, which is left out", out.get(on)?))),
             };
             let Some(why) = why else {
@@ -332,23 +338,23 @@ fn check_outside(
     reader: &Reader<'_>,
     setup: &Setup,
     tasks: &mut Vec<Task>,
-    depends_on: &HashMap<TaskId, Vec<TaskId>>,
+    depends_on: &Edges,
     selection: &Selection,
     force: bool,
 ) -> Result<Vec<(TaskLabel, String)>, ConductorError> {
-    let inside: HashMap<TaskId, usize> = tasks
+    let inside: ById<usize> = tasks
         .iter()
         .enumerate()
         .map(|(at, task)| (task.id, at))
         .collect();
     let runs =
         |task: &Task| !(task.status.is_done() && (!force || task.status == TaskStatus::Merged));
-    let mut dependents: HashMap<TaskId, Vec<usize>> = HashMap::new();
+    let mut dependents: ById<Vec<usize>> = ById::default();
     // Asked once for each task outside, however many depend on it.
     let mut outside: HashMap<TaskId, Option<String>> = HashMap::new();
     let mut unmet: Vec<(usize, String)> = Vec::new();
     for (at, task) in tasks.iter().enumerate().filter(|(_, task)| runs(task)) {
-        for on in depends_on.get(&task.id).into_iter().flatten() {
+        for on in depends_on.of(task.id) {
             if inside.contains_key(on) {
                 dependents.entry(*on).or_default().push(at);
                 continue;

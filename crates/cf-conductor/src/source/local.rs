@@ -1,7 +1,6 @@
 //! The store as a source: what other processes wrote, against what the batch believes.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId};
 use cf_reconcile::{
@@ -11,6 +10,7 @@ use cf_reconcile::{
 
 use super::{Asked, Observation, Reconciler};
 use crate::store::blocker::BlockerSummary;
+use crate::store::rows::ById;
 use crate::store::task::TaskStanding;
 use crate::store::{Reader, Result, Store};
 
@@ -116,41 +116,23 @@ fn look_at_all(reader: &Reader<'_>, asked: &[Asked]) -> Result<Vec<Reconciliatio
         let summary = summaries.get(&asked.task).filter(|_| is_held(asked));
         find(asked, row, summary.copied().unwrap_or_default())
     };
-    let places: HashMap<TaskId, usize, BuildHasherDefault<IdHasher>> = asked
+    let places: ById<usize> = asked
         .iter()
         .enumerate()
         .map(|(at, asked)| (asked.task, at))
         .collect();
     let mut found = vec![None; asked.len()];
-    reader.standings(|row| {
-        if let Some(&at) = places.get(&row.id) {
+    reader.standings(
+        |id| places.contains_key(&id),
+        |row| {
+            let at = places[&row.id];
             found[at] = Some(find(&asked[at], Some(&row)));
-        }
-    })?;
+        },
+    )?;
     let all = asked.iter().zip(found);
     Ok(all
         .map(|(asked, found)| found.unwrap_or_else(|| find(asked, None)))
         .collect())
-}
-
-/// Hashes what is random already, as ids are, and so cheaply.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(size_of::<u64>()) {
-            let mut word = [0; size_of::<u64>()];
-            word[..part.len()].copy_from_slice(part);
-            // The product with an odd number (here 2^64 divided by the golden ratio) keeps all that the word tells.
-            self.0 = (self.0.rotate_left(32) ^ u64::from_ne_bytes(word))
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 fn is_held(asked: &Asked) -> bool {

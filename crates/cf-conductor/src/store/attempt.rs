@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension as _, Row};
 use serde_json::{Value, json};
 
 use super::event::Event;
+use super::rows::IdSet;
 use super::sql::{json_opt, parsed, parsed_opt, time, time_opt, to_json};
 use super::task::{StatusWrite, Task};
 use super::{Doing as _, Reader, Result, StoreError, Tx};
@@ -346,6 +347,22 @@ impl Reader<'_> {
         let mut statement = self.conn.prepare_cached(&sql).doing("read attempts")?;
         let rows = statement
             .query_map([parameter], Attempt::from_row)
+            .doing("read attempts")?;
+        rows.collect::<rusqlite::Result<_>>().doing("read attempts")
+    }
+
+    /// The tasks that have an attempt which may still be alive.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn tasks_with_open_attempts(&self) -> Result<IdSet> {
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT task FROM attempt INDEXED BY attempt_open WHERE open = 1")
+            .doing("read attempts")?;
+        let rows = statement
+            .query_map([], |row| parsed(row, 0))
             .doing("read attempts")?;
         rows.collect::<rusqlite::Result<_>>().doing("read attempts")
     }

@@ -91,21 +91,26 @@ pub struct BatchTask {
     pub ended_at: Option<Timestamp>,
 }
 
+/// The columns of a task's place in a batch, for [`BatchTask`].
+const PLACE: &str = "b.task, b.position, b.phase, b.outcome, b.reason, b.attempts, b.failures, b.not_before_ms, \
+                     b.since_seq, b.take_up_seq, b.started_at_ms, b.ended_at_ms";
+
 impl BatchTask {
+    /// Reads the columns of [`PLACE`], by their places.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
-            task: parsed(row, "task")?,
-            position: row.get("position")?,
-            phase: parsed(row, "phase")?,
-            outcome: parsed_opt(row, "outcome")?,
-            reason: row.get("reason")?,
-            attempts: row.get("attempts")?,
-            failures: row.get("failures")?,
-            not_before: time_opt(row, "not_before_ms")?,
-            since_seq: row.get("since_seq")?,
-            take_up_seq: row.get("take_up_seq")?,
-            started_at: time_opt(row, "started_at_ms")?,
-            ended_at: time_opt(row, "ended_at_ms")?,
+            task: parsed(row, 0)?,
+            position: row.get(1)?,
+            phase: parsed(row, 2)?,
+            outcome: parsed_opt(row, 3)?,
+            reason: row.get(4)?,
+            attempts: row.get(5)?,
+            failures: row.get(6)?,
+            not_before: time_opt(row, 7)?,
+            since_seq: row.get(8)?,
+            take_up_seq: row.get(9)?,
+            started_at: time_opt(row, 10)?,
+            ended_at: time_opt(row, 11)?,
         })
     }
 }
@@ -124,13 +129,13 @@ pub struct BatchTaskView {
 }
 
 impl BatchTaskView {
-    /// Reads a row of `batch_task` with `key`, `title` and `status` of its task.
-    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+    /// Reads the columns of [`PLACE`], and key, title and status of the task.
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             row: BatchTask::from_row(row)?,
-            key: parsed_opt(row, "key")?,
-            title: row.get("title")?,
-            status: parsed(row, "status")?,
+            key: parsed_opt(row, 12)?,
+            title: row.get(13)?,
+            status: parsed(row, 14)?,
         })
     }
 }
@@ -151,7 +156,8 @@ pub enum Claim {
 
 /// The events of a batch that name an action. The first condition about that is the one of the index `event_action`,
 /// word for word: the others are not read.
-const RECONCILIATION_EVENTS: &str = "SELECT * FROM event WHERE batch = ?1 AND seq > ?2 AND \
+const RECONCILIATION_EVENTS: &str = "SELECT seq, at_ms, type, task, batch, attempt, actor, data FROM event \
+                                     WHERE batch = ?1 AND seq > ?2 AND \
                                      instr(data, '\"action\":') > 0 AND \
                                      json_extract(data, '$.action') IS NOT NULL ORDER BY seq";
 
@@ -239,13 +245,18 @@ impl Reader<'_> {
     pub fn batch_tasks(&self, batch: BatchId) -> Result<Vec<BatchTask>> {
         let mut statement = self
             .conn
-            .prepare_cached("SELECT * FROM batch_task WHERE batch = ?1 ORDER BY position")
+            .prepare_cached(&format!(
+                "SELECT {PLACE} FROM batch_task b WHERE b.batch = ?1"
+            ))
             .doing("read a batch's tasks")?;
         let rows = statement
             .query_map([batch.to_string()], BatchTask::from_row)
             .doing("read a batch's tasks")?;
-        rows.collect::<rusqlite::Result<_>>()
-            .doing("read a batch's tasks")
+        let rows: rusqlite::Result<Vec<BatchTask>> = rows.collect();
+        // SQLite would write each row into a sorter and read it again.
+        let mut rows = rows.doing("read a batch's tasks")?;
+        rows.sort_unstable_by_key(|row| row.position);
+        Ok(rows)
     }
 
     /// Where one task of a batch stands, if it is in it.
@@ -255,7 +266,9 @@ impl Reader<'_> {
     /// SQLite refuses.
     pub fn batch_task(&self, batch: BatchId, task: TaskId) -> Result<Option<BatchTask>> {
         self.conn
-            .prepare_cached("SELECT * FROM batch_task WHERE batch = ?1 AND task = ?2")
+            .prepare_cached(&format!(
+                "SELECT {PLACE} FROM batch_task b WHERE b.batch = ?1 AND b.task = ?2"
+            ))
             .and_then(|mut s| {
                 s.query_row((batch.to_string(), task.to_string()), BatchTask::from_row)
                     .optional()
@@ -269,18 +282,34 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn batch_task_views(&self, batch: BatchId) -> Result<Vec<BatchTaskView>> {
+        self.views(batch, "")
+    }
+
+    /// The tasks of a batch whose agents are at work or being stopped, and those that are held, by position.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn batch_tasks_at_work(&self, batch: BatchId) -> Result<Vec<BatchTaskView>> {
+        self.views(batch, " AND b.phase IN ('running','stopping','held')")
+    }
+
+    fn views(&self, batch: BatchId, which: &str) -> Result<Vec<BatchTaskView>> {
+        const DOING: &str = "read a batch's tasks";
         let mut statement = self
             .conn
-            .prepare_cached(
-                "SELECT b.*, t.key AS key, t.title AS title, t.status AS status FROM batch_task b \
-                 JOIN task t ON t.id = b.task WHERE b.batch = ?1 ORDER BY b.position",
-            )
-            .doing("read a batch's tasks")?;
+            .prepare_cached(&format!(
+                "SELECT {PLACE}, t.key, t.title, t.status FROM batch_task b JOIN task t ON t.id = b.task \
+                 WHERE b.batch = ?1{which}"
+            ))
+            .doing(DOING)?;
         let rows = statement
             .query_map([batch.to_string()], BatchTaskView::from_row)
-            .doing("read a batch's tasks")?;
-        rows.collect::<rusqlite::Result<_>>()
-            .doing("read a batch's tasks")
+            .doing(DOING)?;
+        // SQLite would write each row into a sorter and read it again.
+        let mut views: Vec<BatchTaskView> = rows.collect::<rusqlite::Result<_>>().doing(DOING)?;
+        views.sort_unstable_by_key(|view| view.row.position);
+        Ok(views)
     }
 
     /// How many tasks of a batch have each phase and outcome.

@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::sql::{json, parsed, parsed_opt, time};
+use super::rows::{EVENT, EventRow};
 use super::{Doing as _, Reader, Result, Tx};
 
 /// What an entry of the log tells: a word that this program knows, or one that a newer one has written.
@@ -153,17 +153,9 @@ impl Event {
         self.data.get(name).and_then(Value::as_str)
     }
 
+    /// Reads a row of [`EVENT`].
     pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            seq: row.get("seq")?,
-            at: time(row, "at_ms")?,
-            kind: parsed(row, "type")?,
-            task: parsed_opt(row, "task")?,
-            batch: parsed_opt(row, "batch")?,
-            attempt: parsed_opt(row, "attempt")?,
-            actor: parsed(row, "actor")?,
-            data: json(row, "data")?,
-        })
+        EventRow::from_row(row)?.parse()
     }
 }
 
@@ -191,8 +183,14 @@ impl EventFilter {
         }
     }
 
+    /// What follows `FROM event`, oldest first.
+    pub(super) fn clause(&self) -> String {
+        let scope = self.scope();
+        format!(" WHERE seq > ?1 AND {scope} ORDER BY seq LIMIT ?4")
+    }
+
     /// What stands for `?1` to `?4`: the number, the batch, the task, and the limit.
-    fn values(&self) -> (u64, Option<String>, Option<String>, i64) {
+    pub(super) fn values(&self) -> (u64, Option<String>, Option<String>, i64) {
         (
             self.after,
             self.batch.map(|id| id.to_string()),
@@ -292,16 +290,7 @@ impl Reader<'_> {
         filter: &EventFilter,
         mut each: impl FnMut(Event) -> Result<()>,
     ) -> Result<()> {
-        let scope = filter.scope();
-        let sql = format!("SELECT * FROM event WHERE seq > ?1 AND {scope} ORDER BY seq LIMIT ?4");
-        let mut statement = self.conn.prepare_cached(&sql).doing("read the event log")?;
-        let mut rows = statement
-            .query(filter.values())
-            .doing("read the event log")?;
-        while let Some(row) = rows.next().doing("read the event log")? {
-            each(Event::from_row(row).doing("read an event")?)?;
-        }
-        Ok(())
+        self.event_rows(filter, |row| each(row.event()?))
     }
 
     /// The tasks that were deleted after an event, each with the number of its deletion and what depended on it.
@@ -312,9 +301,9 @@ impl Reader<'_> {
     pub(crate) fn deletions_after(&self, seq: u64) -> Result<Vec<(u64, TaskId, Vec<TaskId>)>> {
         let mut statement = self
             .conn
-            .prepare_cached(
-                "SELECT * FROM event INDEXED BY event_deletion WHERE seq > ?1 AND type = 'TASK_DELETED' ORDER BY seq",
-            )
+            .prepare_cached(&format!(
+                "{EVENT} INDEXED BY event_deletion WHERE seq > ?1 AND type = 'TASK_DELETED' ORDER BY seq"
+            ))
             .doing("read the event log")?;
         let rows = statement
             .query_map([seq], Event::from_row)

@@ -12,7 +12,7 @@ use super::worktree::Worktree;
 use super::{Doing as _, Reader, Result};
 
 /// The events of a batch that are about no task of it: a handful, found by an index of their own.
-const WHOLE_BATCH: &str = "SELECT * FROM event INDEXED BY event_whole_batch WHERE batch = ?1 AND task IS NULL ORDER BY seq";
+const WHOLE_BATCH: &str = "SELECT seq, at_ms, type, task, batch, attempt, actor, data FROM event INDEXED BY event_whole_batch WHERE batch = ?1 AND task IS NULL ORDER BY seq";
 
 /// A batch and everything that happened in it.
 #[derive(Clone, Debug)]

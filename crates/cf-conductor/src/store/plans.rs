@@ -16,7 +16,7 @@ use rusqlite::types::Null;
 use super::event::EventFilter;
 use super::prune::Pruning;
 use super::task::{TaskFilter, TaskSpec};
-use super::{Reader, Result, Store};
+use super::{Reader, Result, Store, StoreError};
 use crate::settings::Settings;
 
 /// Tasks of the small store; the large one has ten times as many. Both have the same batches.
@@ -52,6 +52,9 @@ const FLAT: &[Reading] = &[
     ("attempts", |r, a| r.attempts(a.task).map(drop)),
     ("attempt", |r, a| r.attempt(a.attempt).map(drop)),
     ("open attempts", |r, _| r.open_attempts().map(drop)),
+    ("tasks with open attempts", |r, _| {
+        r.tasks_with_open_attempts().map(drop)
+    }),
     ("open attempts of a task", |r, a| {
         r.open_attempts_of(a.task).map(drop)
     }),
@@ -127,11 +130,13 @@ const FLAT: &[Reading] = &[
             limit: Some(10),
         };
         r.tasks(&filter, |_| Ok(()))?;
+        r.task_rows(&filter, |_| Ok::<_, StoreError>(()))?;
         r.task_lines(&filter, |_| ControlFlow::Continue(()))
     }),
     ("tasks with a rare status", |r, _| {
         let filter = TaskFilter::with_status(TaskStatus::Failed);
         r.tasks(&filter, |_| Ok(()))?;
+        r.task_rows(&filter, |_| Ok::<_, StoreError>(()))?;
         r.task_lines(&filter, |_| ControlFlow::Continue(()))
     }),
 ];
@@ -143,7 +148,10 @@ const ALONG: &[Reading] = &[
     ("lines of tasks", |r, _| {
         r.task_lines(&TaskFilter::default(), |_| ControlFlow::Continue(()))
     }),
-    ("standings", |r, _| r.standings(|_| ())),
+    ("rows of tasks", |r, _| {
+        r.task_rows(&TaskFilter::default(), |_| Ok::<_, StoreError>(()))
+    }),
+    ("standings", |r, _| r.standings(|_| true, |_| ())),
     ("edges", |r, _| r.edges().map(drop)),
     ("counts of a batch", |r, a| {
         r.batch_counts(a.batch).map(drop)
@@ -180,9 +188,16 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("blocker", &[]),
     (
         "task",
-        &["tasks", "first tasks", "lines of tasks", "standings"],
+        &[
+            "tasks",
+            "first tasks",
+            "lines of tasks",
+            "rows of tasks",
+            "standings",
+        ],
     ),
-    ("dependency", &["edges", "tasks"]),
+    ("dependency", &["edges", "tasks", "rows of tasks"]),
+    ("link", &["rows of tasks"]),
 ];
 
 fn name(text: &str) -> TaskRef {

@@ -1,13 +1,13 @@
 //! Readings for lists of many rows, without making a value of each.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use cf_core::{BatchId, Link, LinkKind, TaskId};
+use cf_core::{Link, LinkKind, TaskId, TaskStatus};
 
 use rusqlite::backup::Backup;
 
-use super::batch::BatchTaskView;
+use super::rows::{ById, word};
 use super::sql::parsed;
 use super::task::TaskFilter;
 use super::{Doing as _, Reader, Result, Store};
@@ -27,6 +27,32 @@ pub struct TaskLine<'row> {
     pub open_blockers: u64,
     /// What it is called.
     pub title: &'row str,
+}
+
+impl TaskLine<'_> {
+    /// Its id as a value.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn task_id(&self) -> Result<TaskId> {
+        word(0, self.id).doing("read the tasks")
+    }
+
+    /// Its status as a value.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn task_status(&self) -> Result<TaskStatus> {
+        word(2, self.status).doing("read the tasks")
+    }
+
+    /// How it is called in messages.
+    pub fn label(&self) -> &str {
+        self.key
+            .unwrap_or_else(|| self.id.get(..8).unwrap_or(self.id))
+    }
 }
 
 impl Store {
@@ -93,27 +119,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The tasks of a batch whose agents are at work or being stopped, and those that are held, by position.
-    ///
-    /// # Errors
-    ///
-    /// SQLite refuses.
-    pub fn batch_tasks_at_work(&self, batch: BatchId) -> Result<Vec<BatchTaskView>> {
-        const DOING: &str = "read a batch's tasks";
-        let mut statement = self
-            .conn
-            .prepare_cached(
-                "SELECT b.*, t.key AS key, t.title AS title, t.status AS status FROM batch_task b \
-                 JOIN task t ON t.id = b.task WHERE b.batch = ?1 AND b.phase IN ('running','stopping','held') \
-                 ORDER BY b.position",
-            )
-            .doing(DOING)?;
-        let rows = statement
-            .query_map([batch.to_string()], BatchTaskView::from_row)
-            .doing(DOING)?;
-        rows.collect::<rusqlite::Result<_>>().doing(DOING)
-    }
-
     fn open_blockers_by_text(&self) -> Result<HashMap<String, u64>> {
         let mut statement = self
             .conn
@@ -131,13 +136,13 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// SQLite refuses.
-    pub fn links_by_task(&self) -> Result<BTreeMap<TaskId, Vec<Link>>> {
+    pub fn links_by_task(&self) -> Result<ById<Vec<Link>>> {
         let mut statement = self
             .conn
             .prepare("SELECT task, kind, host, repo, number FROM link ORDER BY pk")
             .doing("read links")?;
         let mut rows = statement.query([]).doing("read links")?;
-        let mut links: BTreeMap<TaskId, Vec<Link>> = BTreeMap::new();
+        let mut links: ById<Vec<Link>> = ById::default();
         while let Some(row) = rows.next().doing("read links")? {
             let link = Link {
                 kind: parsed::<LinkKind>(row, "kind").doing("read links")?,

@@ -11,6 +11,7 @@ use cf_core::{
 use rusqlite::{OptionalExtension as _, Row};
 
 use super::event::Event;
+use super::rows::ById;
 use super::sql::{duration_opt, json, millis, parsed, parsed_opt, time, to_json};
 use super::{Doing as _, Reader, Result, StoreError, Tx};
 
@@ -321,16 +322,22 @@ impl Reader<'_> {
             .doing("read a task")
     }
 
-    /// The same for every task, deleted ones too.
+    /// The same for every task that is wanted, deleted ones too. Of the others only the id is looked at.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
-    pub fn standings(&self, mut each: impl FnMut(TaskStanding)) -> Result<()> {
+    pub fn standings(
+        &self,
+        wanted: impl Fn(TaskId) -> bool,
+        mut each: impl FnMut(TaskStanding),
+    ) -> Result<()> {
         let mut statement = self.conn.prepare_cached(STANDING).doing("read the tasks")?;
         let mut rows = statement.query([]).doing("read the tasks")?;
         while let Some(row) = rows.next().doing("read the tasks")? {
-            each(TaskStanding::from_row(row).doing("read a task")?);
+            if wanted(parsed(row, 0).doing("read a task")?) {
+                each(TaskStanding::from_row(row).doing("read a task")?);
+            }
         }
         Ok(())
     }
@@ -359,8 +366,8 @@ impl Reader<'_> {
         mut each: impl FnMut(TaskView) -> Result<()>,
     ) -> Result<()> {
         // Of a part of the tasks each is asked for its own; of all of them all edges are read at once.
-        let mut edges = if filter.is_everything() {
-            Some(self.edges_by_task()?)
+        let edges = if filter.is_everything() {
+            Some(self.all_edges()?)
         } else {
             None
         };
@@ -370,8 +377,8 @@ impl Reader<'_> {
         let mut rows = statement.query([]).doing("read the tasks")?;
         while let Some(row) = rows.next().doing("read the tasks")? {
             let task = Task::from_row(row).doing("read a task")?;
-            let depends_on = match &mut edges {
-                Some(edges) => edges.remove(&task.id).unwrap_or_default(),
+            let depends_on = match &edges {
+                Some(edges) => edges.of(task.id).to_vec(),
                 None => self.depends_on(task.id)?,
             };
             let open_blockers = open.get(&task.id).copied().unwrap_or(0);
@@ -380,6 +387,21 @@ impl Reader<'_> {
                 depends_on,
                 open_blockers,
             })?;
+        }
+        Ok(())
+    }
+
+    /// The same without what lists show beside it.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn tasks_alone(&self, filter: &TaskFilter, mut each: impl FnMut(Task)) -> Result<()> {
+        let sql = format!("{TASK}{}", filter.clause());
+        let mut statement = self.conn.prepare(&sql).doing("read the tasks")?;
+        let mut rows = statement.query([]).doing("read the tasks")?;
+        while let Some(row) = rows.next().doing("read the tasks")? {
+            each(Task::from_row(row).doing("read a task")?);
         }
         Ok(())
     }
@@ -461,32 +483,18 @@ impl Reader<'_> {
     ///
     /// SQLite refuses.
     pub fn edges(&self) -> Result<Vec<(TaskId, TaskId)>> {
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT task, depends_on FROM dependency")
-            .doing("read dependencies")?;
-        let rows = statement
-            .query_map([], |row| Ok((parsed(row, 0)?, parsed(row, 1)?)))
-            .doing("read dependencies")?;
-        rows.collect::<rusqlite::Result<_>>()
-            .doing("read dependencies")
+        let mut edges = Vec::new();
+        self.each_edge(|task, on| edges.push((task, on)))?;
+        Ok(edges)
     }
 
-    fn edges_by_task(&self) -> Result<BTreeMap<TaskId, Vec<TaskId>>> {
-        let mut by_task: BTreeMap<TaskId, Vec<TaskId>> = BTreeMap::new();
-        for (task, on) in self.edges()? {
-            by_task.entry(task).or_default().push(on);
-        }
-        Ok(by_task)
-    }
-
-    fn open_blockers_by_task(&self) -> Result<BTreeMap<TaskId, u64>> {
+    pub(super) fn open_blockers_by_task(&self) -> Result<ById<u64>> {
         let mut statement = self
             .conn
             .prepare_cached("SELECT task, count(*) FROM blocker WHERE status = 'OPEN' AND task IS NOT NULL GROUP BY task")
             .doing("count blockers")?;
         let rows = statement
-            .query_map([], |row| Ok((parsed(row, "task")?, row.get(1)?)))
+            .query_map([], |row| Ok((parsed(row, 0)?, row.get(1)?)))
             .doing("count blockers")?;
         rows.collect::<rusqlite::Result<_>>()
             .doing("count blockers")

@@ -18,6 +18,7 @@ use crate::console::screen::{Screen, height};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::progress::Progress;
+use crate::render::batch::Counts;
 use crate::render::json::LastLine;
 use crate::render::text;
 use crate::workspace;
@@ -78,28 +79,36 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
     let mut listener = Listener::new(&workspace.wake_file());
     let mut tail = Tail::new(filter);
     let mut labels = Labels::default();
-    let shown = Shown::read(&store, &workspace, id)?;
-    let mut progress = Progress::new(console, shown.listed.counts.total, workspace.clone());
+    let total = Counts::of(&store.read(|reader| reader.totals(id))?.counts).total;
+    let mut progress = Progress::new(console, total, workspace.clone());
+    let mut lines = Vec::new();
     let mut care = Care::default();
+    // Of a batch that has ended the end is read first: it has the labels of all tasks.
+    let mut shown: Option<Shown> = None;
     loop {
         // Asked before reading: the events of a batch that has ended are then read to the last.
         let batch = store.read(|reader| reader.batch(id))?;
-        loop {
-            let events = tail.next(&store)?;
-            if events.is_empty() {
-                break;
-            }
-            for event in &events {
-                let label = event
-                    .task
-                    .map(|task| store.read(|reader| labels.of(reader, task)))
-                    .transpose()?;
-                progress.event(event, label.as_ref())?;
+        if batch.status.is_final() {
+            let end = Shown::read(&store, &workspace, id)?;
+            labels.take(end.rows().map(|(label, row)| (row.task, label)));
+            shown = Some(end);
+        }
+        if progress.is_live() {
+            show_live(&store, &mut tail, &mut labels, &mut progress)?;
+        } else {
+            while 0 < tail.read(&store, |reader, row| {
+                progress.row(row, &mut lines, |task| labels.known(reader, task))
+            })? {
+                let mut out = console::out();
+                out.write_all(&lines)?;
+                out.flush()?;
+                lines.clear();
             }
         }
         progress.tick();
-        if batch.status.is_final() {
-            break;
+        if let Some(shown) = &shown {
+            progress.finish()?;
+            return end_of(shown, &store, console);
         }
         if let Err(gone) = care.refuse_abandoned(&workspace, id) {
             progress.finish()?;
@@ -107,8 +116,28 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
         }
         listener.wait(LOOK);
     }
-    progress.finish()?;
-    end(&store, &workspace, id, console)
+}
+
+/// Shows what is new where lines change in place.
+fn show_live(
+    store: &Store,
+    tail: &mut Tail,
+    labels: &mut Labels,
+    progress: &mut Progress,
+) -> Result<(), CliError> {
+    loop {
+        let events = tail.next(store)?;
+        if events.is_empty() {
+            return Ok(());
+        }
+        for event in &events {
+            let label = event
+                .task
+                .map(|task| store.read(|reader| labels.of(reader, task)))
+                .transpose()?;
+            progress.event(event, label.as_ref())?;
+        }
+    }
 }
 
 /// Prints how a batch ended, and returns its exit code.
@@ -118,7 +147,10 @@ pub(in crate::commands) fn end(
     id: BatchId,
     console: &Console,
 ) -> Ended {
-    let shown = Shown::read(store, workspace, id)?;
+    end_of(&Shown::read(store, workspace, id)?, store, console)
+}
+
+fn end_of(shown: &Shown, store: &Store, console: &Console) -> Ended {
     let code = shown.listed.batch.exit_code.unwrap_or(0);
     if console.json {
         console::print_json(&LastLine {
@@ -128,8 +160,8 @@ pub(in crate::commands) fn end(
         let mut out = console::out();
         writeln!(out)?;
         shown.write(console, &mut out)?;
-        write_questions(store, &shown, console, &mut out)?;
-        write_next(&shown, &mut out)?;
+        write_questions(store, shown, console, &mut out)?;
+        write_next(shown, &mut out)?;
         out.flush()?;
     } else if code != 0 {
         // Even whoever wants to read nothing is told that the end is a bad one.

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 
 use cf_conductor::github::{LinkView, links_of};
 use cf_conductor::heard;
-use cf_conductor::store::Store;
 use cf_conductor::store::event::EventFilter;
 use cf_conductor::store::read_cli::TaskLine;
+use cf_conductor::store::rows::ById;
 use cf_conductor::store::task::TaskFilter;
+use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::workspace::Workspace;
 use cf_core::{Link, TaskId};
 
@@ -19,6 +20,7 @@ use crate::config::Layer;
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::graph::{self, Node};
+use crate::render::json::rows::push_task;
 use crate::render::json::{
     AttemptJson, BlockerJson, CommentJson, EventJson, FullTaskJson, TaskJson,
 };
@@ -35,9 +37,9 @@ pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
     } else if console.width.is_some() || console.is_styled() {
         let mut table = task::table();
         store.read(|reader| {
-            reader.tasks(&filter(args), |view| {
-                task::add_row(&mut table, &view.task, view.open_blockers);
-                Ok(())
+            reader.task_lines(&filter(args), |line| {
+                task::add_row(&mut table, &line);
+                ControlFlow::Continue(())
             })
         })?;
         table.write(console, &mut out)?;
@@ -94,30 +96,16 @@ fn write_line(out: &mut impl Write, line: &TaskLine<'_>) -> io::Result<()> {
 }
 
 fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
-    let mut written = Ok(());
     let mut lead = "[";
-    store.read(|reader| {
-        let filter = filter(args);
-        // Of a part of the tasks each is asked for its own; of all of them all links are read at once.
-        let mut links = if filter.is_everything() {
-            Some(reader.links_by_task()?)
-        } else {
-            None
-        };
-        reader.tasks(&filter, |view| {
-            let own = match &mut links {
-                Some(links) => links.remove(&view.task.id).unwrap_or_default(),
-                None => reader.links(view.task.id)?,
-            };
-            let shape = TaskJson::new(&view.task, &view.depends_on, &own, view.open_blockers);
-            if written.is_ok() {
-                written = out.write_all(lead.as_bytes()).and_then(|()| {
-                    serde_json::to_writer(&mut *out, &shape).map_err(io::Error::from)
-                });
-            }
+    let mut line = Vec::new();
+    let written = store.read(|reader| {
+        Ok(reader.task_rows(&filter(args), |row| {
+            line.clear();
+            line.extend_from_slice(lead.as_bytes());
             lead = ",\n";
-            Ok(())
-        })
+            push_task(&mut line, row);
+            Ok::<_, CliError>(out.write_all(&line)?)
+        }))
     })?;
     written?;
     writeln!(out, "{}", if lead == "[" { "[]" } else { "]" })?;
@@ -223,34 +211,48 @@ fn links_known(
 /// `cf tasks graph`.
 pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
-    let mut nodes = Vec::new();
-    store.read(|reader| {
-        reader.tasks(&TaskFilter::default(), |view| {
-            nodes.push(Node {
-                id: view.task.id,
-                label: view.task.label().to_string(),
-                title: view.task.title,
-                status: view.task.status,
-                depends_on: view.depends_on,
-            });
-            Ok(())
-        })
-    })?;
-    if console.json {
-        let shape: Vec<_> = nodes
-            .iter()
-            .map(|node| {
-                serde_json::json!({
-                    "id": node.id, "label": node.label, "title": node.title,
-                    "status": node.status, "depends_on": node.depends_on,
-                })
-            })
-            .collect();
-        console::print_json(&shape)?;
-        return Ok(0);
-    }
+    let nodes = store.read(read_nodes)?;
     let mut out = console::out();
-    graph::write(console, &mut out, &nodes, args.format)?;
+    if console.json {
+        serde_json::to_writer(&mut out, &nodes).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        graph::write(console, &mut out, &nodes, args.format)?;
+    }
     out.flush()?;
     Ok(0)
+}
+
+/// Every task with what it depends on.
+fn read_nodes(reader: &Reader<'_>) -> Result<Vec<Node>, StoreError> {
+    let mut nodes: Vec<Node> = Vec::new();
+    let mut broken = Ok(());
+    reader.task_lines(&TaskFilter::default(), |line| match node(&line) {
+        Ok(node) => {
+            nodes.push(node);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            broken = Err(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    broken?;
+    let places: ById<usize> = nodes.iter().enumerate().map(|(at, n)| (n.id, at)).collect();
+    reader.each_edge(|task, on| {
+        if let Some(at) = places.get(&task) {
+            nodes[*at].depends_on.push(on);
+        }
+    })?;
+    Ok(nodes)
+}
+
+fn node(line: &TaskLine<'_>) -> Result<Node, StoreError> {
+    Ok(Node {
+        depends_on: Vec::new(),
+        id: line.task_id()?,
+        label: line.label().to_owned(),
+        status: line.task_status()?,
+        title: line.title.to_owned(),
+    })
 }

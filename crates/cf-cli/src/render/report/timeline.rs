@@ -81,14 +81,14 @@ pub(super) fn timeline(report: &Report) -> Markup {
     for (at, row) in rows.iter().enumerate() {
         signs(report, &scale, row, at * (ROW + GAP), &mut page);
     }
-    for slot in 0..report.slots {
+    let mut lanes: Vec<Vec<&AttemptEntry>> = vec![Vec::new(); report.slots];
+    for attempt in &report.attempts {
+        lanes[attempt.slot].push(attempt);
+    }
+    for (slot, lane) in lanes.into_iter().enumerate() {
         page.raw("<g class=\"lane\">");
         let y = (rows.len() + slot) * (ROW + GAP);
-        for attempt in report
-            .attempts
-            .iter()
-            .filter(|attempt| attempt.slot == slot)
-        {
+        for attempt in lane {
             bar(report, &scale, attempt, y, &mut page);
         }
         page.raw("</g>");

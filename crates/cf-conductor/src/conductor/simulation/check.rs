@@ -64,7 +64,7 @@ impl World {
     fn check_tasks(&self) {
         let mut standings = Vec::new();
         self.store
-            .read(|reader| reader.standings(|standing| standings.push(standing)))
+            .read(|reader| reader.standings(|_| true, |standing| standings.push(standing)))
             .expect("the tasks are read");
         assert_eq!(standings.len(), self.checker.tasks.len());
         for stored in standings {

@@ -1,0 +1,239 @@
+//! An event on one line: time, number, type, what it is about, and its details.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::Write as _;
+
+use cf_conductor::store::StoreError;
+use cf_conductor::store::event::Event;
+use cf_conductor::store::rows::EventRow;
+use cf_core::TaskLabel;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Number, Value};
+
+use super::{text, time};
+
+/// How much of a detail is shown, in characters.
+const DETAIL_CHARS: usize = 80;
+
+/// The line of an event.
+pub(crate) fn event_line(event: &Event, label: Option<&TaskLabel>) -> String {
+    let actor = event.actor.to_string();
+    let data = serde_json::to_string(&event.data).expect("a map of JSON values is JSON");
+    let row = EventRow {
+        seq: event.seq,
+        at: event.at,
+        kind: event.kind.as_str(),
+        task: None,
+        batch: None,
+        attempt: None,
+        actor: &actor,
+        data: &data,
+    };
+    let mut line = Vec::new();
+    push_line(&mut line, &row, label).expect("it was written a moment ago");
+    String::from_utf8_lossy(&line).into_owned()
+}
+
+/// Writes the line of an event as it is stored.
+///
+/// # Errors
+///
+/// What is stored as its details is no JSON.
+pub(crate) fn push_line(
+    out: &mut Vec<u8>,
+    row: &EventRow<'_>,
+    label: Option<&TaskLabel>,
+) -> Result<(), StoreError> {
+    // A vector takes whatever is written to it, here and below.
+    let _ = write!(out, "{}  {:>6}  {}", time::short(row.at), row.seq, row.kind);
+    if let Some(label) = label {
+        let _ = write!(out, "  {}", text::line(label.as_str()));
+    }
+    let _ = write!(out, "  by {}", row.actor);
+    let begun = out.len();
+    if push_details(out, row.data).is_err() {
+        out.truncate(begun);
+        let sorted = serde_json::to_string(&row.event()?.data);
+        let sorted = sorted.expect("a map of JSON values is JSON");
+        push_details(out, &sorted).expect("a map of JSON values is JSON");
+    }
+    Ok(())
+}
+
+/// Writes ` name=value` for each detail, if the names rise, as they do in what this program stores.
+fn push_details(out: &mut Vec<u8>, data: &str) -> serde_json::Result<()> {
+    let mut json = serde_json::Deserializer::from_str(data);
+    json.deserialize_map(Details(out))?;
+    json.end()
+}
+
+struct Details<'o>(&'o mut Vec<u8>);
+
+impl<'de> Visitor<'de> for Details<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut before: Option<Cow<'de, str>> = None;
+        while let Some(name) = map.next_key_seed(Name)? {
+            if before.is_some_and(|before| before >= name) {
+                return Err(A::Error::custom("the names do not rise"));
+            }
+            map.next_value_seed(Detail(self.0, &name))?;
+            before = Some(name);
+        }
+        Ok(())
+    }
+}
+
+/// Reads a name without a copy of it where there needs none.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        json.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+/// Writes a detail: the name that it has, and what is read.
+struct Detail<'o>(&'o mut Vec<u8>, &'o str);
+
+impl Detail<'_> {
+    fn push(self, value: impl fmt::Display) {
+        let _ = write!(self.0, "  {}={value}", self.1);
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Detail<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Detail<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_str<E>(self, said: &str) -> Result<(), E> {
+        self.push(text::shortened(&text::line(said), DETAIL_CHARS));
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.push(value);
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.push(value);
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.push(value);
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        self.push(Number::from_f64(value).map_or(Value::Null, Value::Number));
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.push("null");
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut values: Vec<Value> = Vec::new();
+        while let Some(value) = list.next_element()? {
+            values.push(value);
+        }
+        self.push(Value::Array(values));
+        Ok(())
+    }
+
+    /// Settings and records are for programs; the JSON has them.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(data: &str) -> Option<String> {
+        let row = EventRow {
+            seq: 7,
+            at: cf_core::Timestamp::UNIX_EPOCH,
+            kind: "ATTEMPT_ENDED",
+            task: None,
+            batch: None,
+            attempt: None,
+            actor: "cli",
+            data,
+        };
+        let mut out = Vec::new();
+        push_line(&mut out, &row, None).ok()?;
+        Some(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn every_detail_but_an_object_is_shown() {
+        assert_eq!(
+            line(r#"{"a":"x\u001b[31m y\nz","b":-1,"c":2.5,"d":null,"e":true,"f":["g",{"h":1}],"i":{"j":1}}"#)
+                .as_deref(),
+            Some(
+                "1970-01-01T00:00:00Z       7  ATTEMPT_ENDED  by cli  a=x y z  b=-1  c=2.5  d=null  e=true  \
+                 f=[\"g\",{\"h\":1}]"
+            )
+        );
+        let long = line(&format!("{{\"a\":\"{}\"}}", "é".repeat(100))).unwrap();
+        assert!(long.ends_with(&format!("a={}…", "é".repeat(79))), "{long}");
+    }
+
+    #[test]
+    fn details_stand_in_the_order_of_their_names_and_once() {
+        let sorted = line(r#"{"a":3,"b":1,"c":4}"#);
+        assert_eq!(line(r#" { "c": 4, "b": 1, "a": 2, "a": 3 } "#), sorted);
+        assert!(sorted.unwrap().ends_with("  a=3  b=1  c=4"));
+    }
+
+    #[test]
+    fn what_is_no_json_is_an_error() {
+        for broken in ["", "{", "[]", "{\"a\":1}x", "{\"a\":[}"] {
+            assert_eq!(line(broken), None, "{broken}");
+        }
+    }
+}

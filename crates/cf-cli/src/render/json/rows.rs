@@ -1,0 +1,184 @@
+//! The shapes of events and tasks for lists of many, written straight from the rows of the database.
+//!
+//! They are those of [`EventJson`](super::EventJson) and [`TaskJson`](super::TaskJson) to the byte. What is stored as
+//! JSON is passed on as it stands once it is known to be JSON and compact; every other text is escaped.
+
+use std::io::Write as _;
+
+use cf_conductor::store::StoreError;
+use cf_conductor::store::rows::{EventRow, TaskRow};
+use serde::de::IgnoredAny;
+
+use super::LinkJson;
+use crate::render::time;
+
+/// Writes an event.
+///
+/// # Errors
+///
+/// What is stored as its details is no JSON.
+pub(crate) fn push_event(out: &mut Vec<u8>, row: &EventRow<'_>) -> Result<(), StoreError> {
+    out.extend_from_slice(b"{\"seq\":");
+    push_number(out, row.seq);
+    out.extend_from_slice(b",\"at\":\"");
+    time::push_full(out, row.at);
+    out.extend_from_slice(b"\",\"type\":");
+    push_text(out, row.kind);
+    for (name, id) in [
+        (",\"task\":", row.task),
+        (",\"batch\":", row.batch),
+        (",\"attempt\":", row.attempt),
+    ] {
+        push_opt(out, name, id);
+    }
+    out.extend_from_slice(b",\"actor\":");
+    push_text(out, row.actor);
+    out.extend_from_slice(b",\"data\":");
+    if is_compact(row.data) && serde_json::from_str::<IgnoredAny>(row.data).is_ok() {
+        out.extend_from_slice(row.data.as_bytes());
+    } else {
+        push_value(out, &row.event()?.data);
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// Writes a task.
+pub(crate) fn push_task(out: &mut Vec<u8>, row: &TaskRow<'_>) {
+    out.extend_from_slice(b"{\"id\":");
+    push_text(out, row.id);
+    push_opt(out, ",\"key\":", row.key);
+    push_opt(out, ",\"title\":", Some(row.title));
+    push_opt(out, ",\"description\":", Some(row.description));
+    push_opt(out, ",\"run\":", row.run);
+    push_opt(out, ",\"verify\":", row.verify);
+    push_opt(out, ",\"engine\":", row.engine);
+    push_opt(out, ",\"model\":", row.model);
+    out.extend_from_slice(b",\"timeout_ms\":");
+    match row.timeout_ms {
+        Some(ms) => push_number(out, ms),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.extend_from_slice(b",\"env\":");
+    out.extend_from_slice(row.env.as_bytes());
+    out.extend_from_slice(b",\"priority\":");
+    if row.priority < 0 {
+        out.push(b'-');
+    }
+    push_number(out, row.priority.unsigned_abs());
+    push_opt(out, ",\"status\":", Some(row.status));
+    out.extend_from_slice(b",\"version\":");
+    push_number(out, row.version);
+    out.extend_from_slice(b",\"depends_on\":[");
+    for (at, on) in row.depends_on.iter().enumerate() {
+        // A vector takes whatever is written to it.
+        let _ = write!(out, "{}\"{on}\"", if at == 0 { "" } else { "," });
+    }
+    out.extend_from_slice(b"],\"links\":");
+    if row.links.is_empty() {
+        out.extend_from_slice(b"[]");
+    } else {
+        let links: Vec<_> = row.links.iter().map(LinkJson::new).collect();
+        push_value(out, &links);
+    }
+    out.extend_from_slice(b",\"open_blockers\":");
+    push_number(out, row.open_blockers);
+    out.extend_from_slice(b",\"created_at\":\"");
+    time::push_full(out, row.created_at);
+    out.extend_from_slice(b"\",\"updated_at\":\"");
+    time::push_full(out, row.updated_at);
+    out.extend_from_slice(b"\"}");
+}
+
+fn push_value(out: &mut Vec<u8>, value: &impl serde::Serialize) {
+    serde_json::to_writer(out, value).expect("a vector takes whatever is written to it");
+}
+
+fn push_opt(out: &mut Vec<u8>, name: &str, text: Option<&str>) {
+    out.extend_from_slice(name.as_bytes());
+    match text {
+        Some(text) => push_text(out, text),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Whether a byte stands for itself in a string of JSON.
+const fn is_plain(byte: u8) -> bool {
+    byte >= b' ' && byte != b'"' && byte != b'\\'
+}
+
+/// Writes a string, escaped as serde does it.
+fn push_text(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    loop {
+        let plain = plain_prefix(rest);
+        out.extend_from_slice(&rest[..plain]);
+        let Some((byte, after)) = rest[plain..].split_first() else {
+            break;
+        };
+        let short = match byte {
+            b'"' | b'\\' => *byte,
+            0x08 => b'b',
+            b'\t' => b't',
+            b'\n' => b'n',
+            0x0c => b'f',
+            b'\r' => b'r',
+            _ => b'u',
+        };
+        out.extend_from_slice(&[b'\\', short]);
+        if short == b'u' {
+            let digit = |n: u8| b"0123456789abcdef"[usize::from(n)];
+            out.extend_from_slice(&[b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+        }
+        rest = after;
+    }
+    out.push(b'"');
+}
+
+/// How many bytes at the beginning stand for themselves. Looks at sixteen at once, without a branch for each.
+fn plain_prefix(bytes: &[u8]) -> usize {
+    let (wide, _) = bytes.as_chunks::<16>();
+    let is_all_plain =
+        |chunk: &&[u8; 16]| chunk.iter().fold(true, |all, byte| all & is_plain(*byte));
+    let skipped = 16 * wide.iter().take_while(is_all_plain).count();
+    let rest = bytes[skipped..].iter().take_while(|byte| is_plain(**byte));
+    skipped + rest.count()
+}
+
+/// Whether a text, if it is JSON, is an object without spaces between its parts, as this program stores it.
+fn is_compact(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    let mut is_inside = false;
+    if bytes.next() != Some(b'{') {
+        return false;
+    }
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => is_inside = !is_inside,
+            b'\\' => {
+                bytes.next();
+            }
+            b' ' | b'\t' | b'\n' | b'\r' if !is_inside => return false,
+            _ => {}
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;
