@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use crate::args::Args;
 use crate::keeper;
 use crate::problem::Problem;
-use crate::repo::{Repo, must, on_path};
+use crate::repo::{Repo, on_path};
 use figures::RowFigures;
 use record::{FIGURES, Kind, PICTURE, Record};
 use row::{Contender, Measured, Role, Row};
@@ -181,27 +181,19 @@ fn draw(repo: &Repo, record: &Record) -> Result<(), Problem> {
 }
 
 fn build(repo: &Repo) -> Result<(), Problem> {
-    must(&mut repo.cargo(&["build", "--release", "--package", "cf-cli", "--bin", "cf"]))?;
-    must(&mut repo.cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "cf-conductor",
-        "--example",
-        "measure",
-    ]))?;
-    must(&mut repo.cargo(&[
-        "build",
-        "--release",
-        "--package",
+    repo.build_release("cf-cli", &["--bin", "cf"])?;
+    repo.build_release("cf-conductor", &["--example", "measure"])?;
+    repo.build_release(
         "xtask",
-        "--features",
-        "floor",
-        "--bin",
-        "cf-floor",
-        "--bin",
-        "cf-noop",
-    ]))
+        &[
+            "--features",
+            "floor",
+            "--bin",
+            "cf-floor",
+            "--bin",
+            "cf-noop",
+        ],
+    )
 }
 
 /// Lets the contenders of a row take turns, in every other round the other way round.

@@ -9,6 +9,7 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio, exit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,9 @@ use rustix::process::{
 
 use crate::problem::Problem;
 
+/// Says that a folder follows which is to be removed at the end.
+const SWEEP: &str = "--sweep";
+
 /// How long what is ending already may take for it, once the chore has ended.
 const GRACE: Duration = Duration::from_secs(3);
 
@@ -34,13 +38,28 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The keeper could not be started.
 pub(crate) fn below(words: &[String]) -> Result<(), Problem> {
     let program = std::env::current_exe()?;
-    let mut keeper = Command::new(&program)
-        .arg("keep")
-        .arg(&program)
-        .args(words)
-        .stdin(Stdio::piped())
-        .process_group(0)
-        .spawn()?;
+    held(Command::new(&program).arg("keep").arg(&program).args(words))
+}
+
+/// Runs a command below a keeper, which removes this folder when nothing is left of the command, however it has ended.
+/// Ends with its exit code unless that is 0.
+///
+/// # Errors
+///
+/// The keeper could not be started.
+pub(crate) fn below_with(command: &Command, folder: &Path) -> Result<(), Problem> {
+    held(
+        Command::new(std::env::current_exe()?)
+            .args(["keep", SWEEP])
+            .arg(folder)
+            .arg(command.get_program())
+            .args(command.get_args()),
+    )
+}
+
+/// Waits for a keeper, whose other end of the pipe this process has.
+fn held(keeper: &mut Command) -> Result<(), Problem> {
+    let mut keeper = keeper.stdin(Stdio::piped()).process_group(0).spawn()?;
     // Waiting would close it, and with it end the chore.
     let held = keeper.stdin.take();
     let status = keeper.wait()?;
@@ -51,12 +70,17 @@ pub(crate) fn below(words: &[String]) -> Result<(), Problem> {
     exit(status.code().unwrap_or(1))
 }
 
-/// Is the keeper of a command: runs it, and ends with its exit code, unless that is 0, when nothing is left below.
+/// Is the keeper of a command: runs it, and ends with its exit code, unless that is 0, when nothing is left below. The
+/// words of the command may follow `--sweep FOLDER`.
 ///
 /// # Errors
 ///
 /// The command could not be started or watched, or it ended and left processes behind. Those have been ended.
 pub(crate) fn keep(words: &[&str]) -> Result<(), Problem> {
+    let (folder, words) = match words {
+        [SWEEP, folder, words @ ..] => (Some(Path::new(*folder)), words),
+        words => (None, words),
+    };
     let (program, arguments) = words
         .split_first()
         .ok_or_else(|| Problem::new("which command is to be kept?"))?;
@@ -82,6 +106,10 @@ pub(crate) fn keep(words: &[&str]) -> Result<(), Problem> {
     } else {
         GRACE
     })?;
+    if let Some(folder) = folder {
+        // What cannot be removed lies in the folder for temporary files and harms nobody.
+        let _ = fs::remove_dir_all(folder);
+    }
     if !left.is_empty() && !abandoned.load(Ordering::Acquire) {
         return Err(Problem::new(format!(
             "left behind, and ended now: {}",

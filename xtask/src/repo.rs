@@ -59,6 +59,12 @@ impl Repo {
         command
     }
 
+    /// Builds what a chore measures, as it is released. `what` are the words of cargo that choose a part of the package.
+    pub(crate) fn build_release(&self, package: &str, what: &[&str]) -> Result<(), Problem> {
+        let words = ["build", "--release", "--package", package];
+        must(&mut self.cargo(&[&words, what].concat()))
+    }
+
     /// Returns every file that git knows or would add, relative to the root and sorted.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>, Problem> {
         let mut git = Command::new("git");

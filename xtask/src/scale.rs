@@ -3,9 +3,11 @@
 //! That program is another binary of this package, so that the other chores start without waiting for SQLite to
 //! compile. `docs/scale.md` tells what was found.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::args::Args;
+use crate::keeper;
 use crate::problem::Problem;
 use crate::repo::{Repo, must};
 
@@ -41,29 +43,15 @@ impl Options {
 }
 
 /// Builds what is needed, makes the workspaces and prints the table. Workspaces that a folder given with `--keep` has
-/// already are measured as they are.
+/// already are measured as they are; without it they are removed, however this ends.
 ///
 /// # Errors
 ///
 /// Something could not be built, made or run. What is over its bound is printed, and is no error.
 pub(crate) fn run(repo: &Repo, options: &Options) -> Result<(), Problem> {
-    must(&mut repo.cargo(&["build", "--release", "--package", "cf-cli", "--bin", "cf"]))?;
-    must(&mut repo.cargo(&[
-        "build",
-        "--release",
-        "--package",
-        "xtask",
-        "--features",
-        "scale",
-        "--bin",
-        "cf-scale",
-    ]))?;
+    repo.build_release("cf-cli", &["--bin", "cf"])?;
+    repo.build_release("xtask", &["--features", "scale", "--bin", "cf-scale"])?;
     let release = repo.target()?.join("release");
-    // Outside the repository, or its own workspace would be found upward.
-    let folder = options
-        .keep
-        .clone()
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("cf-scale-{}", std::process::id())));
     let sizes = [
         options.tasks,
         options.events,
@@ -71,15 +59,18 @@ pub(crate) fn run(repo: &Repo, options: &Options) -> Result<(), Problem> {
         options.seed,
         options.rounds,
     ];
-    let mut scale = std::process::Command::new(release.join("cf-scale"));
-    scale
-        .arg(release.join("cf"))
-        .arg(&folder)
-        .args(sizes.map(|number| number.to_string()));
-    let done = must(&mut scale);
-    if options.keep.is_none() {
-        // What cannot be removed lies in the folder for temporary files and harms nobody.
-        let _ = std::fs::remove_dir_all(&folder);
+    let scale = |folder: &Path| {
+        let mut scale = Command::new(release.join("cf-scale"));
+        scale
+            .arg(release.join("cf"))
+            .arg(folder)
+            .args(sizes.map(|number| number.to_string()));
+        scale
+    };
+    if let Some(folder) = &options.keep {
+        return must(&mut scale(folder));
     }
-    done
+    // Outside the repository, or its own workspace would be found upward.
+    let folder = std::env::temp_dir().join(format!("cf-scale-{}", std::process::id()));
+    keeper::below_with(&scale(&folder), &folder)
 }

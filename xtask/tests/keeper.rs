@@ -68,3 +68,40 @@ fn the_exit_code_of_a_command_is_its_keepers() {
     assert_eq!(status.code(), Some(7));
     assert!(!lives(&pid));
 }
+
+#[test]
+fn a_folder_is_removed_at_every_end() {
+    let ground = std::env::temp_dir().join(format!("cf-keeper-{}", std::process::id()));
+    let ends: [(&str, bool); 2] = [
+        ("a killed chore", true),
+        ("a command that ends by itself", false),
+    ];
+    for (end, is_killed) in ends {
+        let folder = ground.join("folder");
+        let wait = if is_killed { "sleep 300" } else { "exit 7" };
+        let script = format!("mkdir -p \"$0/in\" && : > \"$0/in/file\" && echo made && {wait}");
+        let mut keeper = Command::new(env!("CARGO_BIN_EXE_xtask"))
+            .args(["keep", "--sweep"])
+            .arg(&folder)
+            .args(["/bin/sh", "-c", &script])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program starts");
+        let mut line = String::new();
+        let stdout = keeper.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert_eq!(line, "made\n", "{end}");
+        let held = keeper.stdin.take();
+        if is_killed {
+            drop(held);
+            keeper.wait().unwrap();
+        } else {
+            assert_eq!(keeper.wait().unwrap().code(), Some(7), "{end}");
+            drop(held);
+        }
+        assert!(!folder.exists(), "{end}");
+    }
+    fs::remove_dir_all(&ground).unwrap();
+}
