@@ -14,10 +14,7 @@ use crate::{FRESH, NOW, ask, client, exact, known, look_one, quick, why};
 
 #[tokio::test]
 async fn every_state_is_told() {
-    let server = ScriptedGithub::start();
-    for number in 1..=6 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(6);
     for number in 7..=10 {
         server.pull_request("o/r", number);
     }
@@ -62,10 +59,7 @@ async fn every_state_is_told() {
 
 #[tokio::test]
 async fn a_missing_item_does_not_hide_its_neighbours() {
-    let server = ScriptedGithub::start();
-    for number in 1..=4 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(4);
     server.change("o/r", 2, |item| item.place = Place::Deleted);
     server.change("o/r", 3, |item| item.place = Place::Hidden);
     server.change("o/r", 4, |item| item.place = Place::Protected);
@@ -142,10 +136,7 @@ async fn a_renamed_repository_is_found_under_its_old_name() {
 
 #[tokio::test]
 async fn an_unknown_word_makes_one_item_unknown() {
-    let server = ScriptedGithub::start();
-    for number in 1..=3 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(3);
     server.change("o/r", 1, |item| "FROZEN".clone_into(&mut item.state));
     server.close("o/r", 2, Some("LOST_INTEREST"));
     let client = client(&server);

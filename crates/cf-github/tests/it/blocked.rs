@@ -75,10 +75,7 @@ async fn a_look_that_fails_keeps_nobody_from_being_looked_for() {
 
 /// One issue with many comments and one with one.
 fn two_talks() -> ScriptedGithub {
-    let server = ScriptedGithub::start();
-    for number in 1..=2 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(2);
     for n in 0..50 {
         server.comment("o/r", 1, &format!("{n}"));
     }
@@ -184,10 +181,7 @@ fn slow(server: &ScriptedGithub) -> GitHub {
 
 #[tokio::test]
 async fn a_pass_ends_in_time_and_the_next_one_begins_with_what_it_left() {
-    let server = ScriptedGithub::start();
-    for number in 1..=1200 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(1200);
     let client = slow(&server);
     let asks: Vec<LinkAsk> = (1..=1200).map(|number| ask("o/r", number, NOW)).collect();
     let mut left: HashSet<usize> = (0..1200).collect();
@@ -208,10 +202,7 @@ async fn a_pass_ends_in_time_and_the_next_one_begins_with_what_it_left() {
 
 #[tokio::test]
 async fn comments_that_one_pass_has_no_time_for_are_read_on_by_the_next() {
-    let server = ScriptedGithub::start();
-    for number in 1..=2 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(2);
     for n in 0..300 {
         server.comment("o/r", 1, &format!("{n}"));
     }

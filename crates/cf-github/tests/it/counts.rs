@@ -107,10 +107,7 @@ async fn a_busy_repository_falls_back_to_exact_looks() {
 #[tokio::test]
 async fn nothing_is_lost_where_a_chunk_ends() {
     for count in [51, 101, 1001] {
-        let server = ScriptedGithub::start();
-        for number in 1..=count {
-            server.issue("o/r", number);
-        }
+        let server = crate::issues(count);
         let client = client(&server);
         let asks: Vec<LinkAsk> = (1..=count).map(|n| ask("o/r", n, FRESH)).collect();
         let answers = client.look(&asks).await;
@@ -123,10 +120,7 @@ async fn nothing_is_lost_where_a_chunk_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_callers_cost_as_much_as_one() {
-    let server = ScriptedGithub::start();
-    for number in 1..=100 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(100);
     let client = Arc::new(client(&server));
     let looks: Vec<_> = (0..200u64)
         .map(|n| {

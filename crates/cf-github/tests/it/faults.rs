@@ -298,10 +298,7 @@ async fn a_plain_403_is_about_that_repository_only() {
 #[tokio::test]
 async fn a_document_that_is_too_much_is_halved_and_the_size_remembered() {
     for partial in [false, true] {
-        let server = ScriptedGithub::start();
-        for number in 1..=200 {
-            server.issue("o/r", number);
-        }
+        let server = crate::issues(200);
         server.fault("/graphql", Fault::TooMuch(60, partial), 1000);
         let client = client(&server);
         let asks: Vec<_> = (1..=200).map(|n| ask("o/r", n, FRESH)).collect();
@@ -325,10 +322,7 @@ async fn a_document_that_is_too_much_is_halved_and_the_size_remembered() {
 
 #[tokio::test]
 async fn a_timeout_halves_once_and_does_not_send_the_same_again() {
-    let server = ScriptedGithub::start();
-    for number in 1..=100 {
-        server.issue("o/r", number);
-    }
+    let server = crate::issues(100);
     server.fault("/graphql", Fault::status(502, "timeout", &[]), 1);
     let client = client(&server);
     let asks: Vec<_> = (1..=100).map(|n| ask("o/r", n, FRESH)).collect();

@@ -9,7 +9,7 @@ use cf_github::{
 use cf_testkit::github::{Fault, ScriptedGithub};
 use serde_json::{Value, json};
 
-use crate::{client, client_with, quick};
+use crate::{client, client_with, issues, quick};
 
 async fn all(mut listing: Listing) -> Vec<ImportedIssue> {
     let mut issues = Vec::new();
@@ -29,14 +29,6 @@ async fn import(server: &ScriptedGithub, filter: IssueFilter) -> Vec<u64> {
         .iter()
         .map(|issue| issue.number)
         .collect()
-}
-
-fn issues(count: u64) -> ScriptedGithub {
-    let server = ScriptedGithub::start();
-    for number in 1..=count {
-        server.issue("o/r", number);
-    }
-    server
 }
 
 #[tokio::test]

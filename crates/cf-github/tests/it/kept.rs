@@ -3,22 +3,10 @@
 use std::time::{Duration, Instant};
 
 use cf_github::{Answer, FoundAsk, GitHub, ItemState, LinkAsk};
-use cf_testkit::github::{Fault, ScriptedGithub};
+use cf_testkit::github::Fault;
 use serde_json::{Value, json};
 
-use crate::{NOW, ask, client, exact, known, look_one};
-
-fn issues(count: u64) -> ScriptedGithub {
-    let server = ScriptedGithub::start();
-    for number in 1..=count {
-        server.issue("o/r", number);
-    }
-    server
-}
-
-fn asks(count: u64) -> Vec<LinkAsk> {
-    (1..=count).map(|number| ask("o/r", number, NOW)).collect()
-}
+use crate::{NOW, ask, asks, client, exact, issues, known, look_one};
 
 #[tokio::test]
 async fn a_clock_that_goes_wrong_by_a_year_hides_no_change() {

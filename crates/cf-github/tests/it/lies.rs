@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use cf_github::{Answer, CommentAsk, Comments, GitHub, LinkAsk, Settings};
-use cf_testkit::github::{Fault, Place, ScriptedGithub};
+use cf_github::{Answer, CommentAsk, Comments, GitHub, Settings};
+use cf_testkit::github::{Fault, Place, Received};
 use serde_json::{Value, json};
 
 use crate::{
-    FRESH, NOW, ask, client, client_with, exact, known, look_one, quick, why, with_comments,
+    FRESH, NOW, ask, asks, client, client_with, exact, issues, known, look_one, quick, why,
+    with_comments,
 };
 
 /// What makes a lie of a reply.
@@ -19,18 +20,6 @@ const SINCE_EVER: CommentAsk = CommentAsk {
     seen: None,
     last: 20,
 };
-
-fn issues(count: u64) -> ScriptedGithub {
-    let server = ScriptedGithub::start();
-    for number in 1..=count {
-        server.issue("o/r", number);
-    }
-    server
-}
-
-fn asks(count: u64) -> Vec<LinkAsk> {
-    (1..=count).map(|number| ask("o/r", number, NOW)).collect()
-}
 
 /// The items of the first repository in a reply, by alias.
 fn items(reply: &mut Value) -> &mut serde_json::Map<String, Value> {
@@ -265,9 +254,8 @@ async fn a_comment_that_never_makes_sense_is_said_once_and_not_asked_for_in_ever
             (vec!["two".to_owned()], 1)
         );
     }
-    let narrow = |received: Vec<cf_testkit::github::Received>| {
-        let is_narrow =
-            |request: &&cf_testkit::github::Received| request.body.contains("nodes(ids:");
+    let narrow = |received: Vec<Received>| {
+        let is_narrow = |request: &&Received| request.body.contains("nodes(ids:");
         received.iter().filter(is_narrow).count()
     };
     assert_eq!(
@@ -322,7 +310,7 @@ async fn pull_requests_that_make_no_sense_or_are_hidden_are_not_asked_for_in_eve
             );
         }
         let received = server.take_received();
-        let narrow = |request: &&cf_testkit::github::Received| request.body.contains("nodes(ids:");
+        let narrow = |request: &&Received| request.body.contains("nodes(ids:");
         assert_eq!(received.iter().filter(narrow).count(), requests);
     }
 }
@@ -333,12 +321,8 @@ async fn a_comment_that_is_deleted_while_it_is_read_is_left_out() {
     server.comment("o/r", 1, "one");
     server.comment("o/r", 1, "two");
     let client = client(&server);
-    let edit = Fault::Edited(|reply| reply["data"]["c"][0]["comments"]["nodes"][0] = Value::Null);
-    server.fault(
-        "/graphql",
-        Fault::Holding("nodes(ids:".to_owned(), Box::new(edit)),
-        1,
-    );
+    let edit: Edit = |reply| reply["data"]["c"][0]["comments"]["nodes"][0] = Value::Null;
+    server.fault("/graphql", narrow(edit), 1);
     assert_eq!(told(&comments(&client).await), ["two"]);
 }
 
@@ -446,19 +430,13 @@ async fn a_number_that_is_none_spoils_no_later_request() {
     let server = issues(1);
     server.pull_request("o/r", 2);
     server.change("o/r", 1, |item| item.closing = vec![("o/r".to_owned(), 2)]);
-    server.fault(
-        "/graphql",
-        Fault::Holding(
-            "closedByPullRequestsReferences".to_owned(),
-            Box::new(Fault::Edited(|reply| {
-                let nodes = &mut reply["data"]["f"][0]["closedByPullRequestsReferences"]["nodes"];
-                let mut odd = nodes[0].clone();
-                odd["number"] = json!(u64::MAX);
-                nodes.as_array_mut().expect("a list").push(odd);
-            })),
-        ),
-        1,
-    );
+    let edit: Edit = |reply| {
+        let nodes = &mut reply["data"]["f"][0]["closedByPullRequestsReferences"]["nodes"];
+        let mut odd = nodes[0].clone();
+        odd["number"] = json!(u64::MAX);
+        nodes.as_array_mut().expect("a list").push(odd);
+    };
+    server.fault("/graphql", narrow(edit), 1);
     let client = client(&server);
     let answer = look_one(&client, exact("o/r", 1)).await;
     assert_eq!(known(&answer).found.len(), 0, "a list that is not whole");

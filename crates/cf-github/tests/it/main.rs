@@ -81,6 +81,20 @@ fn with_comments(ask: LinkAsk, comments: CommentAsk) -> LinkAsk {
     }
 }
 
+/// A server with so many open issues in `o/r`.
+fn issues(count: u64) -> ScriptedGithub {
+    let server = ScriptedGithub::start();
+    for number in 1..=count {
+        server.issue("o/r", number);
+    }
+    server
+}
+
+/// Asks about all of them anew.
+fn asks(count: u64) -> Vec<LinkAsk> {
+    (1..=count).map(|number| ask("o/r", number, NOW)).collect()
+}
+
 async fn look_one(client: &GitHub, ask: LinkAsk) -> Answer {
     client
         .look(&[ask])

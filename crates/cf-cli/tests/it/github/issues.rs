@@ -185,12 +185,11 @@ fn who_sets_a_task_ready_in_spite_of_the_closed_issue_is_obeyed() {
     assert_eq!(ws.row("a")["phase"], "running");
     // A new closing does.
     github.reopen("o/r", 12);
-    ws.wait_until("the reopening was seen", || {
-        github.take_received();
-        std::thread::sleep(std::time::Duration::from_millis(700));
-        !github.received().is_empty()
-    });
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    github.take_received();
+    // The second was begun after the first had been taken in, and the first after the reopening or just before it.
+    ws.wait_until("the reopening was seen", || github.received().len() >= 3);
+    // GitHub's times are whole seconds.
+    github.skew(2);
     github.close("o/r", 12, Some("COMPLETED"));
     batch.wait().ok();
     ws.ended("a", "SKIPPED", "issue closed");
@@ -281,13 +280,13 @@ fn reconcile_asks_github_and_settles_a_batch_whose_conductor_is_gone() {
     ws.wait_for_pid("keep.pid");
     batch.kill9();
     github.close("o/r", 12, Some("COMPLETED"));
-    std::thread::sleep(std::time::Duration::from_millis(400));
+    // What was read is old at once.
+    let ws = ws.with([("CF_RECONCILE_INTERVAL", "1ms")]);
     ws.cf(["reconcile", "--dry-run"])
         .ok()
         .says("SKIP")
         .says("issue closed");
     assert_eq!(ws.status("a"), "READY");
-    std::thread::sleep(std::time::Duration::from_millis(400));
     ws.cf(["reconcile"]).ok();
     assert_eq!(ws.status("a"), "DONE");
     ws.cf(["explain", "a"]).ok().says("issue closed");
