@@ -59,7 +59,8 @@ impl Repo {
         command
     }
 
-    /// Builds what a chore measures, as it is released. `what` are the words of cargo that choose a part of the package.
+    /// Builds what a chore measures, as it is released. `what` are the words of cargo that choose a part of the
+    /// package.
     pub(crate) fn build_release(&self, package: &str, what: &[&str]) -> Result<(), Problem> {
         let words = ["build", "--release", "--package", package];
         must(&mut self.cargo(&[&words, what].concat()))
