@@ -76,7 +76,8 @@ impl Access {
     }
 }
 
-/// The host on which short links such as `owner/repo#12` live: by the environment, else by the user's own configuration.
+/// The host on which short links such as `owner/repo#12` live: by the environment, else by the user's own
+/// configuration.
 pub fn default_host(access: &Access) -> String {
     access.variables().default_host()
 }

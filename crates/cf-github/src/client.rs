@@ -196,8 +196,8 @@ impl GitHub {
         })
     }
 
-    /// Takes in what was saved, as far as it is newer than what is known and was read with the same token. What stood in
-    /// the way of somebody else is for showing, and stays out.
+    /// Takes in what was saved, as far as it is newer than what is known and was read with the same token. What stood
+    /// in the way of somebody else is for showing, and stays out.
     pub fn load(&self, saved: Saved) {
         let mut parts: HashMap<String, Saved> = HashMap::new();
         for snapshot in saved.snapshots {

@@ -76,8 +76,8 @@ pub(crate) struct Entry {
     pub(crate) holes: Option<Holes>,
 }
 
-/// Looks in a row whose replies left something out that has to be there. A hole that a timeout has left is gone with the
-/// next look; another is there for days, and nobody is to be asked about it in every pass.
+/// Looks in a row whose replies left something out that has to be there. A hole that a timeout has left is gone with
+/// the next look; another is there for days, and nobody is to be asked about it in every pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holes {
     /// How many.
