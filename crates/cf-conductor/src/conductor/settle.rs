@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use cf_core::{
-    AttemptEnd, AttemptId, BlockerStatus, Ending, EventType, Outcome, Phase, TaskId, TaskStatus,
-    Timestamp,
+    Actor, AttemptEnd, AttemptId, BlockerStatus, Ending, EventType, Outcome, Phase, TaskId,
+    TaskStatus, Timestamp,
 };
 use cf_reconcile::{
     AfterEnd, FailureCause, LiveClaim, Reason, Stored, WrittenSince, may_retry, retry_delay,
@@ -222,9 +222,17 @@ impl Core {
             }
             AttemptEnd::Exited | AttemptEnd::Lost => TaskStatus::Failed,
         };
-        if tx.settle_status(running.task, running.attempt, running.version, to)?
-            == StatusWrite::Lost
-        {
+        let own = tx.actor.clone();
+        if to == TaskStatus::Ready {
+            // It goes back to whoever wants it, and that may be this batch, if the task was reopened since it ended here.
+            tx.actor = Actor::System;
+            self.relook.insert(running.task);
+        }
+        let written = tx.settle_status(running.task, running.attempt, running.version, to);
+        tx.actor = own;
+        // A success that nobody verifies is none yet.
+        let is_open = result.success && to == TaskStatus::Ready;
+        if written? == StatusWrite::Lost || is_open {
             self.keep_stale(tx, running, result)?;
         }
         self.saw_now(tx, running)

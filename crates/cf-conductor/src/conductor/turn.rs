@@ -684,18 +684,15 @@ impl Core {
             .reader()
             .standing(task)?
             .map_or(0, |standing| standing.version);
+        let runs = self.runs(task);
         let Some(running) = self.running.get_mut(&task) else {
             return Ok(());
         };
-        running.stop = Some(StopIntent { why, version });
         self.stops
             .push((running.attempt, running.stage, self.settings.kill_grace));
         // An attempt that was taken over for a task that has its outcome here is stopped, and the outcome stands.
-        if self
-            .schedule
-            .row(task)
-            .is_some_and(|row| row.outcome.is_none())
-        {
+        if runs {
+            running.stop = Some(StopIntent { why, version });
             self.schedule.stopping(task, reason, finding);
         }
         Ok(())

@@ -1,16 +1,18 @@
 //! An attempt of a batch that is gone, taken over for a task that has its outcome here already: until its end is
 //! verified it is this batch's to look after, whatever is said of the task meanwhile.
 
-use cf_core::{AttemptEnd, BatchStatus, EventType, TaskStatus};
+use cf_core::{Actor, AttemptEnd, BatchStatus, EventType, TaskStatus};
 use cf_reconcile::FailureCause;
 
 use super::{
-    BAD, GOOD, agent, begin, end, ended, open_attempt, parallel, runs, stands, status, turn, world,
+    BAD, GOOD, KILLED, agent, begin, end, ended, open_attempt, parallel, runs, stands, status,
+    turn, world,
 };
 use crate::conductor::run::Goal;
 use crate::conductor::simulation::world::World;
 use crate::store::batch::Stop;
 use crate::store::event::EventFilter;
+use crate::store::task::TaskEdit;
 
 const LOST: (AttemptEnd, bool, FailureCause) = (AttemptEnd::Lost, false, FailureCause::Lost);
 
@@ -20,10 +22,17 @@ const UNTIL_HEARD: usize = 3;
 /// A world in which t0 has failed in a batch, ran again in another one that is gone, and was taken over by the first:
 /// there t1 waits for it, and nothing else is left to do. The end of the attempt is heard some turns later.
 fn taken_over(fate: (AttemptEnd, bool, FailureCause)) -> (World, usize) {
+    taken_over_of(&TaskEdit::default(), fate)
+}
+
+/// The same, where t0 was edited before it ran again.
+fn taken_over_of(edit: &TaskEdit, fate: (AttemptEnd, bool, FailureCause)) -> (World, usize) {
     let mut world = world(3, &[(1, 0)]);
     let first = begin(&mut world, &[0, 1, 2], parallel());
     end(&mut world, 0, BAD);
     turn(&mut world, first);
+    let task = world.tasks[0];
+    world.try_write(&Actor::Cli, |tx| tx.edit_task(task, edit).map(drop));
     let second = begin(&mut world, &[0], parallel());
     turn(&mut world, first);
     end(&mut world, 2, GOOD);
@@ -128,6 +137,32 @@ fn a_task_that_is_reopened_runs_again_when_the_attempt_that_was_taken_over_has_e
 }
 
 #[test]
+fn a_task_that_an_attempt_without_result_leaves_ready_runs_again_where_it_was_taken_over() {
+    let (mut world, first) = taken_over(KILLED);
+    until_heard(&mut world, first);
+    turns(&mut world, first);
+    assert!(runs(&world, 0));
+    assert_eq!(told(&world, EventType::BatchTaskRequeued), 1);
+    end(&mut world, 0, GOOD);
+    turns(&mut world, first);
+    assert_eq!(stands(&world, first, 0), "COMPLETED succeeded");
+    assert!(runs(&world, 1));
+}
+
+#[test]
+fn a_success_that_was_not_verified_is_kept_as_stale_and_its_task_runs_again() {
+    let verified = TaskEdit {
+        verify: Some(Some("true".to_owned())),
+        ..TaskEdit::default()
+    };
+    let (mut world, first) = taken_over_of(&verified, GOOD);
+    until_heard(&mut world, first);
+    turns(&mut world, first);
+    assert!(runs(&world, 0) && !runs(&world, 1));
+    assert_eq!(told(&world, EventType::AttemptStaleResult), 1);
+}
+
+#[test]
 fn a_resume_takes_up_what_has_failed_with_the_attempt_that_was_taken_over() {
     for (fate, outcome) in [(GOOD, "COMPLETED succeeded"), (LOST, "FAILED Lost")] {
         let (mut world, first) = taken_over(fate);
@@ -160,9 +195,7 @@ fn a_batch_that_is_stopped_ends_with_what_it_took_over() {
         for is_picked_up in [false, true] {
             let (mut world, first) = taken_over(LOST);
             let id = world.conductors[first].batch;
-            world.try_write(&cf_core::Actor::Cli, |tx| {
-                tx.request_stop(id, stop).map(drop)
-            });
+            world.try_write(&Actor::Cli, |tx| tx.request_stop(id, stop).map(drop));
             if is_picked_up {
                 world.crash(first);
                 world.pick_up(first, false, Some(stop));
@@ -182,9 +215,7 @@ fn a_stop_in_the_moment_of_a_reopening_is_told_after_it() {
     let (mut world, first) = taken_over(LOST);
     let (id, task) = (world.conductors[first].batch, world.tasks[0]);
     world.set_status(task, TaskStatus::Ready);
-    world.try_write(&cf_core::Actor::Cli, |tx| {
-        tx.request_stop(id, Stop::Force).map(drop)
-    });
+    world.try_write(&Actor::Cli, |tx| tx.request_stop(id, Stop::Force).map(drop));
     turn(&mut world, first);
     for kind in [
         EventType::BatchTaskRequeued,
@@ -196,6 +227,21 @@ fn a_stop_in_the_moment_of_a_reopening_is_told_after_it() {
     turns(&mut world, first);
     assert_eq!(stands(&world, first, 0), "CANCELLED stopped");
     assert_eq!(world.conductors[first].ended, Some(BatchStatus::Cancelled));
+}
+
+#[test]
+fn a_task_that_is_reopened_after_a_stop_is_not_said_to_be_stopping_and_does_not_start() {
+    let (mut world, first) = taken_over(LOST);
+    let (id, task) = (world.conductors[first].batch, world.tasks[0]);
+    world.try_write(&Actor::Cli, |tx| tx.request_stop(id, Stop::Force).map(drop));
+    turn(&mut world, first);
+    world.set_status(task, TaskStatus::Ready);
+    turn(&mut world, first);
+    assert_eq!(stands(&world, first, 0), "running");
+    turns(&mut world, first);
+    assert_eq!(stands(&world, first, 0), "CANCELLED stopped");
+    assert!(ended(&world, first) && !runs(&world, 0));
+    assert_eq!(status(&world, 0), TaskStatus::Ready);
 }
 
 #[test]
@@ -224,7 +270,7 @@ fn a_stop_by_hand_of_what_was_taken_over_starts_nothing_in_the_batch() {
 fn a_task_that_is_deleted_leaves_no_attempt_open_that_was_taken_over() {
     let (mut world, first) = taken_over(GOOD);
     let task = world.tasks[0];
-    world.try_write(&cf_core::Actor::Cli, |tx| tx.delete_task(task, true));
+    world.try_write(&Actor::Cli, |tx| tx.delete_task(task, true));
     until_heard(&mut world, first);
     turns(&mut world, first);
     assert!(ended(&world, first) && !is_open(&world));
