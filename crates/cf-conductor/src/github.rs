@@ -120,6 +120,7 @@ struct Inner {
     /// Hosts about which it was said already why they are not asked.
     said: Mutex<HashSet<String>>,
     default_host: String,
+    patience: Patience,
     policy: Mutex<Policy>,
     /// Up to when the store's cache was read, in milliseconds since 1970.
     loaded_ms: Mutex<Option<i64>>,
@@ -155,11 +156,12 @@ impl GithubSource {
             gh: access.ask_gh.then(|| access.environment.clone()),
             resolved: Mutex::default(),
         });
+        let patience = Patience {
+            reserve_percent: access.reserve_percent,
+            ..Patience::default()
+        };
         let settings = ClientSettings {
-            patience: Patience {
-                reserve_percent: access.reserve_percent,
-                ..Patience::default()
-            },
+            patience,
             ..ClientSettings::default()
         };
         let client = GitHub::new(settings, {
@@ -172,6 +174,7 @@ impl GithubSource {
             hosts,
             said: Mutex::default(),
             default_host,
+            patience,
             policy: Mutex::new(Policy {
                 interval: defaults.reconcile_interval,
                 closed_unmerged: defaults.github.closed_unmerged,

@@ -33,6 +33,21 @@ impl Saved {
             && self.hosts.is_empty()
             && self.troubles.is_empty()
     }
+
+    /// Adds what was learned later.
+    pub fn extend(&mut self, later: Self) {
+        // Each part by its name, so that none is forgotten.
+        let Self {
+            snapshots,
+            marks,
+            hosts,
+            troubles,
+        } = later;
+        self.snapshots.extend(snapshots);
+        self.marks.extend(marks);
+        self.hosts.extend(hosts);
+        self.troubles.extend(troubles);
+    }
 }
 
 /// The last answer about one item.

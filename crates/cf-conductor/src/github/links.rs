@@ -73,13 +73,16 @@ pub fn links_of(
         .map(|link| {
             let saved = cached_about(reader, &link)?;
             let newest = saved.snapshots.iter().max_by_key(|one| one.read_at);
-            let refused = match source {
-                Ok(source) => source.check(&link.host).err(),
+            let why = match source {
+                Ok(source) => source
+                    .check(&link.host)
+                    .err()
+                    .or_else(|| trouble(newest, &saved, &source.0.patience)),
                 Err(why) => Some(why.to_owned()),
             };
             Ok(LinkView {
                 last: newest.map(|newest| last_seen(newest, &saved)),
-                why: refused.or_else(|| trouble(newest, &saved)),
+                why,
                 link,
             })
         })
@@ -123,7 +126,7 @@ fn last_seen(newest: &Snapshot, saved: &Saved) -> LastSeen {
 }
 
 /// What stands in the way: of the item, or of everything on its host.
-fn trouble(newest: Option<&Snapshot>, saved: &Saved) -> Option<String> {
+fn trouble(newest: Option<&Snapshot>, saved: &Saved, patience: &Patience) -> Option<String> {
     let own = saved.troubles.iter().max_by_key(|trouble| trouble.at);
     let own = own.filter(|own| newest.is_none_or(|newest| own.at >= newest.read_at));
     if let Some(why) = own.and_then(|own| own.why.as_ref()) {
@@ -136,7 +139,7 @@ fn trouble(newest: Option<&Snapshot>, saved: &Saved) -> Option<String> {
         .filter(|host| token.is_none_or(|token| token == host.token))
         .find_map(|host| {
             let now = Timestamp::now();
-            match host.pace.gate(Resource::Graphql, &Patience::default(), now) {
+            match host.pace.gate(Resource::Graphql, patience, now) {
                 Gate::Wait { until, why } => Some(Why::Waiting { until, why }.to_string()),
                 Gate::Go | Gate::Off => None,
             }

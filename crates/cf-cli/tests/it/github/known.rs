@@ -1,7 +1,7 @@
 //! What a person is told of a link: what it was when it was read last, and what stands in the way since.
 
 use cf_testkit::Workspace;
-use cf_testkit::github::{Fault, Place, ScriptedGithub};
+use cf_testkit::github::{Budget, Fault, Place, ScriptedGithub};
 use serde_json::{Value, json};
 
 use super::following;
@@ -163,6 +163,37 @@ fn what_stands_in_the_way_is_shown_without_secrets() {
             (&Value::Null, &Value::Null)
         );
     }
+}
+
+#[test]
+fn what_is_left_to_agents_is_counted_as_it_is_set() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    github.budget(Budget {
+        limit: 5000,
+        remaining: 2000,
+        resets_in: 600,
+    });
+    let ws = looked(&github);
+    assert_eq!(tracker(&ws)["why"], Value::Null);
+    let ws = ws.with([("CF_GITHUB_RESERVE", "50")]);
+    says(&ws, "the rest of its rate limit is reserved for others");
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_batch_is_shown_until_it_is_over() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let odd = Fault::Edited(|reply| reply["data"]["r0"]["i12"]["state"] = json!("FROZEN"));
+    github.fault("/graphql", odd, 1);
+    let ws = following(&github).with([("CF_RECONCILE_INTERVAL", "1h")]);
+    ws.add("a", "true");
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    ws.cf(["run", "a"]).ok();
+    says(&ws, "FROZEN");
+    ws.cf(["run", "a", "--force"]).ok();
+    assert_eq!(tracker(&ws)["state"], "open");
+    assert_eq!(tracker(&ws)["why"], Value::Null);
 }
 
 #[test]

@@ -185,9 +185,7 @@ impl Conductor<'_> {
             return Ok(());
         };
         let learned = follower.source.client().take_changed();
-        follower.unsaved.snapshots.extend(learned.snapshots);
-        follower.unsaved.marks.extend(learned.marks);
-        follower.unsaved.hosts.extend(learned.hosts);
+        follower.unsaved.extend(learned);
         follower.notices.extend(follower.source.take_notices());
         let mut arriving = Arriving {
             follower,
