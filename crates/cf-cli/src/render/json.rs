@@ -106,10 +106,11 @@ impl<'t> TaskJson<'t> {
 }
 
 impl TaskJson<'_> {
-    /// The same with what is known about its links, which are in the same order.
+    /// The same with what is known about its links. That is read a moment later, when some of them may be gone.
     pub(crate) fn with_trackers(mut self, views: &[LinkView]) -> Self {
-        for (link, view) in self.links.iter_mut().zip(views) {
-            link.tracker = Some(TrackerJson::new(view));
+        for link in &mut self.links {
+            let own = views.iter().find(|view| view.link.url() == link.url);
+            link.tracker = own.map(TrackerJson::new);
         }
         self
     }

@@ -95,3 +95,35 @@ impl TrackerJson {
         json
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cf_conductor::store::Store;
+    use cf_conductor::store::task::TaskSpec;
+    use cf_core::{Actor, Link};
+
+    use super::*;
+    use crate::render::json::TaskJson;
+
+    #[test]
+    fn what_is_known_stays_with_its_link_when_another_one_is_gone() {
+        let mut store = Store::in_memory().unwrap();
+        let spec = TaskSpec {
+            title: "t".to_owned(),
+            ..TaskSpec::default()
+        };
+        let id = store.write(&Actor::Cli, |tx| tx.add_task(&spec)).unwrap();
+        let task = store.read(|reader| reader.task(id)).unwrap();
+        let links = ["o/r#1", "o/r#2"]
+            .map(|text| Link::parse(text, LinkKind::Issue, "github.com").unwrap());
+        let views = [LinkView {
+            link: links[1].clone(),
+            last: None,
+            why: Some("no token".to_owned()),
+        }];
+        let shape = TaskJson::new(&task, &[], &links, 0).with_trackers(&views);
+        let shape = serde_json::to_value(shape).unwrap();
+        assert!(shape["links"][0].get("tracker").is_none(), "{shape}");
+        assert_eq!(shape["links"][1]["tracker"]["why"], "no token");
+    }
+}
