@@ -48,11 +48,12 @@ pub(crate) fn push_line(
     label: Option<&TaskLabel>,
 ) -> Result<(), StoreError> {
     // A vector takes whatever is written to it, here and below.
-    let _ = write!(out, "{}  {:>6}  {}", time::short(row.at), row.seq, row.kind);
+    let kind = text::line(row.kind);
+    let _ = write!(out, "{}  {:>6}  {kind}", time::short(row.at), row.seq);
     if let Some(label) = label {
         let _ = write!(out, "  {}", text::line(label.as_str()));
     }
-    let _ = write!(out, "  by {}", row.actor);
+    let _ = write!(out, "  by {}", text::line(row.actor));
     let begun = out.len();
     if push_details(out, row.data).is_err() {
         out.truncate(begun);
@@ -124,7 +125,7 @@ struct Detail<'o>(&'o mut Vec<u8>, &'o str);
 
 impl Detail<'_> {
     fn push(self, value: impl fmt::Display) {
-        let _ = write!(self.0, "  {}={value}", self.1);
+        let _ = write!(self.0, "  {}={value}", text::line(self.1));
     }
 }
 
@@ -178,7 +179,8 @@ impl<'de> Visitor<'de> for Detail<'_> {
         while let Some(value) = list.next_element()? {
             values.push(value);
         }
-        self.push(Value::Array(values));
+        // JSON escapes some of what a terminal acts upon, and not all.
+        self.push(text::line(&Value::Array(values).to_string()));
         Ok(())
     }
 
@@ -221,6 +223,26 @@ mod tests {
         );
         let long = line(&format!("{{\"a\":\"{}\"}}", "é".repeat(100))).unwrap();
         assert!(long.ends_with(&format!("a={}…", "é".repeat(79))), "{long}");
+    }
+
+    #[test]
+    fn nothing_of_a_row_reaches_a_terminal_that_it_would_act_upon() {
+        let row = EventRow {
+            seq: 7,
+            at: cf_core::Timestamp::UNIX_EPOCH,
+            kind: "A\u{1b}[31mB",
+            task: None,
+            batch: None,
+            attempt: None,
+            actor: "c\u{9b}2Jd",
+            data: "{\"e\u{9b}2Jf\":\"g\u{9b}2Jh\",\"i\":[\"j\u{9b}2Jk\",{\"l\u{202e}m\":1}]}",
+        };
+        let mut out = Vec::new();
+        push_line(&mut out, &row, None).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "1970-01-01T00:00:00Z       7  AB  by cd  ef=gh  i=[\"jk\",{\"lm\":1}]"
+        );
     }
 
     #[test]
