@@ -191,9 +191,8 @@ fn contradictions(layer: &Layer) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Reads one file of settings; a file that does not exist says nothing.
-/// The host on which short links such as `owner/repo#12` live: the one that is asked when no other is named. A file
-/// that is wrong names none; whoever needs the rest of it says so.
+/// The host on which short links such as `owner/repo#12` live: the one that is asked when no other is named. A file that
+/// is wrong names none; whoever needs the rest of it says so.
 pub(crate) fn default_host() -> &'static str {
     static HOST: OnceLock<String> = OnceLock::new();
     HOST.get_or_init(|| {
@@ -206,6 +205,7 @@ pub(crate) fn default_host() -> &'static str {
     })
 }
 
+/// Reads one file of settings; a file that does not exist says nothing.
 fn read_file(path: Option<&Path>, owner: Owner) -> Result<Layer, ConfigError> {
     let Some(path) = path else {
         return Ok(Layer::default());

@@ -132,7 +132,7 @@ macro_rules! settings {
             pub(super) fn set_text(&mut self, name: &str, text: &str, origin: Origin) -> Result<(), String> {
                 match name {
                     $( $name => self.$field = Some(Setting { value: Value::from_text(text)?, origin }), )+
-                    _ => unreachable!("{name} is not one of KEYS"),
+                    _ => return Err(format!("there is no setting {name}")),
                 }
                 Ok(())
             }
@@ -145,7 +145,7 @@ macro_rules! settings {
             pub(super) fn set_toml(&mut self, name: &str, value: &DeValue<'_>, origin: Origin) -> Result<(), String> {
                 match name {
                     $( $name => self.$field = Some(Setting { value: Value::from_toml(value)?, origin }), )+
-                    _ => unreachable!("{name} is not one of KEYS"),
+                    _ => return Err(format!("there is no setting {name}")),
                 }
                 Ok(())
             }

@@ -378,7 +378,9 @@ pub(super) fn set_status(args: &SetStatusArgs, console: &Console) -> Ended {
                     "{label}: reported {to}; the status follows when the agent ends"
                 ))?;
             }
-            StatusWrite::Lost => unreachable!("a person's write expects nothing"),
+            StatusWrite::Lost => console.say(format_args!(
+                "{label}: not written, it was changed meanwhile"
+            ))?,
         }
     }
     Ok(0)

@@ -212,13 +212,12 @@ fn links_known(
 pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
     let nodes = store.read(read_nodes)?;
-    let mut out = console::out();
     if console.json {
-        serde_json::to_writer(&mut out, &nodes).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        graph::write(console, &mut out, &nodes, args.format)?;
+        console::print_json(&nodes)?;
+        return Ok(0);
     }
+    let mut out = console::out();
+    graph::write(console, &mut out, &nodes, args.format)?;
     out.flush()?;
     Ok(0)
 }
