@@ -19,6 +19,10 @@ use crate::store::{Store, StoreError};
 /// The folder's name.
 const FOLDER: &str = ".cf";
 
+/// What the name of a folder beside those of attempts begins with that stood in the place of one of them, and could not
+/// be removed.
+pub(crate) const PLANTED: &str = "not-";
+
 /// The folder of worktrees in it.
 const WORKTREES: &str = "worktrees";
 

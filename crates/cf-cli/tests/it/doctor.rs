@@ -265,6 +265,26 @@ fn the_folder_of_an_attempt_that_never_came_is_removed() {
     assert_eq!(folders().len(), 3, "what is not used goes with the batch");
 }
 
+#[test]
+fn what_stood_in_the_place_of_an_attempts_folder_is_removed() {
+    let ws = workspace();
+    let planted = ".cf/attempts/not-00000000-0000-4000-8000-000000000001";
+    let other = ".cf/attempts/not-mine";
+    for folder in [planted, other] {
+        ws.write(&format!("{folder}/home/file"), "planted");
+        File::open(ws.root().join(folder))
+            .and_then(|folder| folder.set_modified(SystemTime::now() - Duration::from_hours(1)))
+            .expect("it is ours");
+    }
+    ws.cf(["doctor"])
+        .ok()
+        .says("what stood in the place of an attempt's folder: ")
+        .says(planted);
+    let cleaned = ws.cf(["doctor", "--fix", "--json"]).json();
+    assert_eq!(findings(&cleaned, "leftovers"), ["ok: none; 1 removed"]);
+    assert_eq!([planted, other].map(|name| ws.exists(name)), [false, true]);
+}
+
 /// An agent can make one, and what it leads to may be anybody's.
 #[test]
 fn behind_a_link_nothing_is_a_leftover() {

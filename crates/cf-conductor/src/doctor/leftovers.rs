@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use super::{Examination, Finding};
 use crate::process::lock_held;
 use crate::store::{Reader, Result, Store, StoreError};
 use crate::supervise::RecordFile;
-use crate::workspace::{Workspace, inside};
+use crate::workspace::{PLANTED, Workspace, inside};
 
 /// What is younger may belong to something that is just starting.
 const OLD: Duration = Duration::from_mins(1);
@@ -50,11 +49,14 @@ pub(super) enum Kind {
     Home(AttemptId),
     /// The folder of an attempt that never came.
     Attempt,
+    /// What stood in the place of an attempt's folder.
+    Planted,
 }
 
 /// Looks for what nobody needs: files of supervisors that are dead and that no open attempt names, locks of batches
 /// that have ended and nobody holds, links that were being made, copies for an import, homes that agents had whose
-/// tasks are done, and folders that were made for attempts that never came.
+/// tasks are done, folders that were made for attempts that never came, and what stood in the place of others and could
+/// not be removed then.
 pub(super) fn look(
     workspace: &Workspace,
     reader: &Reader<'_>,
@@ -110,6 +112,13 @@ pub(super) fn look(
         if is_over(reader, attempt)? {
             let what = "home that an agent had, whose task is done";
             add(path, what, Kind::Home(attempt));
+        }
+    }
+    for (path, name) in old_entries(workspace.attempts()) {
+        let id = name.strip_prefix(PLANTED);
+        if id.is_some_and(|id| id.parse::<AttemptId>().is_ok()) {
+            let what = "what stood in the place of an attempt's folder";
+            add(path, what, Kind::Planted);
         }
     }
     // A conductor that lives may have made one for its next attempt.
@@ -218,6 +227,7 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
         Kind::Link => remove_link(path),
         Kind::Copy => remove_copy(path),
         Kind::Attempt => remove_attempt(path),
+        Kind::Planted => inside::remove_all(path).map(|()| true),
     };
     match gone {
         Ok(true) => Ok(()),
@@ -239,13 +249,7 @@ fn remove_home(
     if !over {
         return Err(IN_USE.to_owned());
     }
-    let around = path.parent().unwrap_or(path);
-    inside::open(around, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-        .and_then(|around| {
-            let held = format!("/proc/self/fd/{}/home", around.as_raw_fd());
-            fs::remove_dir_all(held)
-        })
-        .map_err(|error| error.to_string())
+    inside::remove_all(path).map_err(|error| error.to_string())
 }
 
 /// Removes the folder of an import unless the import is going on. Returns whether it is gone.

@@ -150,10 +150,24 @@ pub(crate) fn clear(path: &Path, beside: &str) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     }
     if unlinkat(&folder, beside, AtFlags::empty()).is_err() {
-        let held = format!("/proc/self/fd/{}/{beside}", folder.as_raw_fd());
-        let _ = std::fs::remove_dir_all(held);
+        let _ = remove_tree(&folder, OsStr::new(beside));
     }
     Ok(())
+}
+
+/// Removes a folder with all that lies in it.
+///
+/// # Errors
+///
+/// Not all of it can be removed, or there is a link on the way.
+pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
+    let (folder, name) = way_to(path)?;
+    remove_tree(&folder, name)
+}
+
+fn remove_tree(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let held = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    std::fs::remove_dir_all(held.join(name))
 }
 
 /// Removes a folder that is empty.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, statat};
 
-use crate::workspace::inside;
+use crate::workspace::{PLANTED, inside};
 
 /// What an agent is told.
 pub(super) const PROMPT: &str = "prompt.md";
@@ -52,7 +52,7 @@ impl Files {
 
     /// Makes them in place of whatever stands there: nothing of it is an attempt's that has not begun.
     pub(super) fn make_in_place(path: PathBuf) -> io::Result<Self> {
-        let beside = format!("not-{}", crate::ambient::fresh_id());
+        let beside = format!("{PLANTED}{}", crate::ambient::fresh_id());
         inside::clear(&path, &beside)?;
         Self::make(path)
     }
