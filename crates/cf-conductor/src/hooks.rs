@@ -25,6 +25,7 @@ use serde_json::json;
 
 use crate::conductor::{Notice, Observer};
 use crate::engine::withheld;
+use crate::process;
 use crate::store::event::Event;
 use crate::workspace::{Workspace, inside};
 
@@ -124,6 +125,8 @@ struct Shared {
     root: PathBuf,
     log: PathBuf,
     environment: Vec<(OsString, OsString)>,
+    /// The limit of open files that this process began with; it may raise its own.
+    files: Option<u64>,
     limit: Duration,
     /// When, at the latest, everything is over; nothing while the batch runs.
     until: Mutex<Option<Instant>>,
@@ -193,7 +196,8 @@ pub(crate) struct Hooked<'o> {
 }
 
 impl<'o> Hooked<'o> {
-    /// Tells the hooks what the observer hears. Nothing is started before there is something to tell.
+    /// Tells the hooks what the observer hears. Nothing is started before there is something to tell. To be called
+    /// before this process raises its limit of open files.
     pub(crate) fn new(
         hooks: Hooks,
         workspace: &Workspace,
@@ -211,6 +215,7 @@ impl<'o> Hooked<'o> {
                 root: workspace.root().to_owned(),
                 log: workspace.logs().join("hooks.log"),
                 environment,
+                files: process::most_files(),
                 limit: hooks.limit,
                 until: Mutex::default(),
                 rotating: Mutex::default(),

@@ -282,6 +282,7 @@ fn a_batch_runs_where_the_leader_of_its_session_is_outside_its_pid_namespace() {
 #[test]
 fn more_agents_than_the_usual_limit_of_open_files_allows_run_at_once_and_have_that_limit() {
     let ws = workspace();
+    ws.config("[hooks]\non_batch_end = 'ulimit -Sn > hook.limit'\n");
     let keys: Vec<String> = (0..40).map(|n| format!("t{n}")).collect();
     for key in &keys {
         let script = format!("ulimit -Sn > {key}.limit; {}", waiter(key));
@@ -305,6 +306,7 @@ fn more_agents_than_the_usual_limit_of_open_files_allows_run_at_once_and_have_th
         ws.touch(&format!("{key}.go"));
     }
     batch.wait().ok();
+    assert_eq!(ws.read("hook.limit").trim(), "50", "a hook has it too");
 }
 
 #[test]

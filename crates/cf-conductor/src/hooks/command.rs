@@ -2,6 +2,7 @@
 
 mod printed;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -16,6 +17,7 @@ use rustix::process::{
 use printed::Printed;
 
 use super::{Call, LOOK, Shared};
+use crate::process::most_files;
 
 /// Runs a command to its end or to its limit, and notes how it ended. What it left in its group ends with it.
 pub(super) fn run(call: &Call, shared: &Shared) {
@@ -75,7 +77,7 @@ fn reap(group: Pid) {
 fn start(call: &Call, shared: &Shared) -> io::Result<(Child, Printed)> {
     let (printed, out) = Printed::new()?;
     let child = Command::new("/bin/sh")
-        .args(["-c", &call.command])
+        .args(["-c", &script(&call.command, shared.files)])
         .current_dir(&shared.root)
         .env_clear()
         .envs(shared.environment.iter().map(|(name, value)| (name, value)))
@@ -87,6 +89,17 @@ fn start(call: &Call, shared: &Shared) -> io::Result<(Child, Printed)> {
         .process_group(0)
         .spawn()?;
     Ok((child, printed))
+}
+
+/// The command, under the limit of open files that this process began with: some programs go through all numbers up to
+/// it.
+fn script(command: &str, files: Option<u64>) -> Cow<'_, str> {
+    match files {
+        Some(files) if most_files() != Some(files) => {
+            Cow::Owned(format!("ulimit -S -n {files}\n{command}"))
+        }
+        _ => Cow::Borrowed(command),
+    }
 }
 
 /// The JSON as a file in memory: a command that does not read it holds nothing up.

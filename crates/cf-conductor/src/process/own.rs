@@ -79,8 +79,8 @@ pub fn most_bytes_of_a_file() -> Option<u64> {
 }
 
 /// Lets this process have so many files open, or as many as the system allows, and returns the limit that it had when
-/// that was lower: it is still the right one for the programs that this process starts, some of which go through all
-/// numbers up to it.
+/// that was lower: it is still the right one for agents and hooks, some of which go through all numbers up to it. git
+/// keeps the raised one.
 ///
 /// # Errors
 ///
