@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cf_testkit::process;
 
 use super::Adversary;
-use crate::ground::Started;
+use crate::ground::{Ended, Started};
 use crate::said::{Said, now_ms};
 
 impl Adversary<'_> {
@@ -16,7 +16,7 @@ impl Adversary<'_> {
     pub(crate) fn collect(&mut self, patience: Duration) {
         for mut aside in mem::take(&mut self.asides) {
             let shown = aside.started.shown.clone();
-            let Some(ended) = aside.started.wait(patience) else {
+            let Some(ended) = self.wait_for(&mut aside.started, patience) else {
                 self.faults.push(format!(
                     "cf {shown} ({}) has not ended:\n{}",
                     aside.started.child.id(),
@@ -40,6 +40,19 @@ impl Adversary<'_> {
                     was_so: ended.text.contains(" already"),
                 });
             }
+        }
+    }
+
+    /// Waits for the end of a command, and lets go on meanwhile whoever stopped at a named point: it may stand in the
+    /// middle of a transaction, and nobody else can write before its end.
+    fn wait_for(&self, started: &mut Started, patience: Duration) -> Option<Ended> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let ended = started.wait(Duration::from_millis(50));
+            if ended.is_some() || Instant::now() >= deadline {
+                return ended;
+            }
+            self.wake_everybody();
         }
     }
 
@@ -87,10 +100,15 @@ impl Adversary<'_> {
             "SELECT id FROM blocker WHERE status = 'OPEN' AND asked_by <> 'system' ORDER BY pk",
         );
         for id in open {
-            self.ground.run(
-                &["blocker", "answer", &id, "straight on"],
-                Duration::from_secs(30),
-            )?;
+            let answer = ["blocker", "answer", &id, "straight on"];
+            let mut started = self.ground.start(&mut self.ground.cf(&answer, None))?;
+            if self
+                .wait_for(&mut started, Duration::from_secs(30))
+                .is_none()
+            {
+                process::kill9(started.child.id());
+                return Err(format!("cf {} has not ended", started.shown));
+            }
         }
         Ok(())
     }
