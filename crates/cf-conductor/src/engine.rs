@@ -31,7 +31,9 @@ use serde::{Deserialize, Serialize};
 pub use config::{
     EngineConfig, EngineConfigError, Engines, GrantConfig, GrantsConfig, TimeLimit, Words,
 };
-pub use environment::{CfVariables, agent_environment, has_secret, withheld, withhold};
+pub use environment::{
+    CfVariables, has_secret, inherited_environment, own_environment, withheld, withhold,
+};
 pub use invocation::{
     Invocation, InvocationError, ScriptFile, Start, StdinFrom, script_invocation,
 };

@@ -77,7 +77,7 @@ pub const POINTS: &[Point] = &[
     supervisor("gate.job"),
     supervisor("agent.recorded"),
     supervisor("agent.started"),
-    conductor("folder.made"),
+    conductor("prompt.made"),
     supervisor("agent.ended"),
     supervisor("leftovers.recorded"),
     supervisor("end.recorded"),

@@ -543,6 +543,18 @@ impl Store {
             .doing("ask for changes")
     }
 
+    /// Whether anything is stored around a task: dependencies, blockers, comments. One statement sees one state of the
+    /// database, so this needs no transaction.
+    pub(crate) fn has_background(&self, task: cf_core::TaskId) -> Result<bool> {
+        self.conn
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM dependency WHERE task = ?1) OR EXISTS (SELECT 1 FROM blocker WHERE task = ?1) \
+                 OR EXISTS (SELECT 1 FROM comment WHERE task = ?1)",
+            )
+            .and_then(|mut s| s.query_row([task.to_string()], |row| row.get(0)))
+            .doing("look what is known around a task")
+    }
+
     /// Runs `work` as one `IMMEDIATE` transaction by `actor`, commits it so that it survives a power cut, and pokes the
     /// wake file. Returns what `work` returned.
     ///

@@ -19,21 +19,23 @@ mod record;
 mod stall;
 mod tree;
 
-pub use job::{Frame, Job, Leftovers, LogLimits, OsText, Stage};
+pub use job::{Frame, Inherited, Job, Leftovers, LogLimits, OsText, Stage};
 pub use record::{
-    Ended, How, Limit, LogTally, RECORD_BYTES, Record, RecordFile, read_records, record_path,
+    Ended, How, Limit, LogTally, RECORD_BYTES, Record, RecordBytes, RecordFile, read_records,
+    record_path,
 };
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cf_core::SupervisorId;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{getpid, set_child_subreaper, setsid};
 
 use crate::fault::point;
@@ -90,7 +92,7 @@ pub fn supervise() -> ExitCode {
 
 /// The signals that a supervisor listens to. Each leaves a flag and wakes `poll`.
 struct Signals {
-    wake: UnixStream,
+    wake: OwnedFd,
     child: Arc<AtomicBool>,
     term: Arc<AtomicBool>,
     kill: Arc<AtomicBool>,
@@ -101,8 +103,7 @@ impl Signals {
         use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGTERM};
         use signal_hook::{flag, low_level::pipe};
 
-        let (wake, sender) = UnixStream::pair()?;
-        wake.set_nonblocking(true)?;
+        let (wake, sender) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let signals = Self {
             wake,
             child: Arc::default(),
@@ -124,6 +125,12 @@ impl Signals {
         Ok(signals)
     }
 
+    /// Whether one has come that nobody has taken yet.
+    fn came(&self) -> bool {
+        let came = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        came(&self.child) || came(&self.term) || came(&self.kill)
+    }
+
     /// Takes the wake-ups out of the pipe; the flags stay.
     fn drain(&self) {
         let mut bytes = [0u8; 64];
@@ -140,6 +147,10 @@ struct Supervisor {
     signals: Signals,
     gate: Gate,
     file: RecordFile,
+    /// What the next jobs inherit.
+    inherited: Inherited,
+    /// What a process without any input reads.
+    null: File,
     /// Whether it has to end after the current attempt, because something below it may still live.
     retiring: bool,
     /// Where output is read into; there is only one, so that memory stays bounded.
@@ -165,11 +176,13 @@ impl Supervisor {
             signals,
             gate,
             file,
+            inherited: Inherited::default(),
+            null: File::open("/dev/null")?,
             retiring: false,
             buffer: vec![0; 64 * 1024].into_boxed_slice(),
         };
         point("gate.hello");
-        say(&Record::Hello(Identity::of_self(id)?));
+        say(&Record::Hello(Identity::of_self(id)?).to_bytes());
         Ok(supervisor)
     }
 
@@ -177,7 +190,12 @@ impl Supervisor {
     fn live(mut self) -> io::Result<()> {
         while !self.retiring {
             match self.gate.pop() {
-                Some(Frame::Job(job)) => {
+                Some(Frame::Inherited(variables)) => {
+                    self.inherited = variables.into();
+                    continue;
+                }
+                Some(Frame::Job(mut job)) => {
+                    job.inherited = self.inherited.clone();
                     point("gate.job");
                     self.attempt(&job);
                     continue;
@@ -187,8 +205,10 @@ impl Supervisor {
                 None if self.gate.closed() => return Ok(()),
                 None => {}
             }
-            gate::wait(&self.gate, Some(self.signals.wake.as_fd()), None, None)?;
-            self.signals.drain();
+            let ready = gate::wait(&self.gate, Some(self.signals.wake.as_fd()), None, None)?;
+            if ready.signals {
+                self.signals.drain();
+            }
             if Signals::take(&self.signals.term) || Signals::take(&self.signals.kill) {
                 return Ok(());
             }
@@ -198,16 +218,15 @@ impl Supervisor {
     }
 
     /// Appends a record to the own file. Returns whether it is there.
-    fn write(&mut self, record: &Record) -> bool {
+    fn write(&mut self, record: &RecordBytes) -> bool {
         self.file.append(record).is_ok()
     }
 }
 
 /// Tells the conductor, if there still is one.
-fn say(record: &Record) {
-    let bytes = record.to_bytes();
+fn say(bytes: &RecordBytes) {
     // One write of at most PIPE_BUF bytes is never cut. Nobody listening is no reason to stop.
-    let _ = rustix::io::retry_on_intr(|| rustix::io::write(io::stdout().as_fd(), &bytes));
+    let _ = rustix::io::retry_on_intr(|| rustix::io::write(io::stdout().as_fd(), bytes));
 }
 
 #[cfg(test)]

@@ -256,7 +256,7 @@ impl Workspace {
         self.folder().join("logs")
     }
 
-    /// Where prompts and contexts are kept, a folder an attempt.
+    /// Where prompts and contexts are kept, a file an attempt, and a folder for those that have more.
     pub fn attempts(&self) -> PathBuf {
         self.folder().join("attempts")
     }
@@ -334,7 +334,17 @@ impl Workspace {
         self.logs().join(format!("{attempt}.verify.log"))
     }
 
-    /// The folder of an attempt.
+    /// What the agent of an attempt is told.
+    pub fn prompt_of(&self, attempt: cf_core::AttemptId) -> PathBuf {
+        self.attempts().join(format!("{attempt}.md"))
+    }
+
+    /// What the agent of an attempt is told while it runs; it is there when something was.
+    pub fn context_of(&self, attempt: cf_core::AttemptId) -> PathBuf {
+        self.attempts().join(format!("{attempt}.context.md"))
+    }
+
+    /// The folder of an attempt, for what not every attempt has: a script, a home.
     pub fn folder_of(&self, attempt: cf_core::AttemptId) -> PathBuf {
         self.attempts().join(attempt.to_string())
     }

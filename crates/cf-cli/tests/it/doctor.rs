@@ -223,26 +223,26 @@ fn only_what_nobody_needs_is_removed() {
 }
 
 #[test]
-fn the_folder_of_an_attempt_that_never_came_is_removed() {
+fn the_file_of_an_attempt_that_never_came_is_removed() {
     let ws = workspace();
     ws.add("a", &waiter("a"));
     ws.add("b", "true");
-    let folders = || {
+    let files = || {
         fs::read_dir(ws.root().join(".cf/attempts"))
             .expect("it is there")
             .map(|entry| entry.expect("it can be read").path())
             .collect::<Vec<_>>()
     };
     let grow_old = || {
-        for folder in folders() {
-            File::open(folder)
-                .and_then(|folder| folder.set_modified(SystemTime::now() - Duration::from_hours(1)))
+        for file in files() {
+            File::open(file)
+                .and_then(|file| file.set_modified(SystemTime::now() - Duration::from_hours(1)))
                 .expect("it is ours");
         }
     };
     let batch = ws.start(["a", "b"]);
     ws.wait_for_pid("a.pid");
-    ws.wait_until("the next one's folder", || folders().len() == 2);
+    ws.wait_until("the next one's file", || files().len() == 2);
     grow_old();
     assert_eq!(
         examine(&ws, 0)["leftovers"],
@@ -253,16 +253,16 @@ fn the_folder_of_an_attempt_that_never_came_is_removed() {
     ws.cf(["work", "batch", "stop", "--force", &ws.batch_id()])
         .ok();
     // Somebody has put something into another one.
-    let kept = ".cf/attempts/00000000-0000-4000-8000-000000000001";
-    ws.write(&format!("{kept}/prompt.md"), "mine");
+    let kept = ".cf/attempts/00000000-0000-4000-8000-000000000001.md";
+    ws.write(kept, "mine");
     grow_old();
     let cleaned = ws.cf(["doctor", "--fix", "--json"]).json();
     assert_eq!(findings(&cleaned, "leftovers"), ["ok: none; 1 removed"]);
-    assert_eq!(folders().len(), 2, "that of the attempt, and the other");
+    assert_eq!(files().len(), 2, "that of the attempt, and the other");
     assert!(ws.exists(kept));
 
     ws.cf(["work", "batch", "run", "b"]).ok();
-    assert_eq!(folders().len(), 3, "what is not used goes with the batch");
+    assert_eq!(files().len(), 3, "what is not used goes with the batch");
 }
 
 #[test]

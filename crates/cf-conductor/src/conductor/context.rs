@@ -127,7 +127,8 @@ pub(super) fn for_agents(comments: &[StoredComment]) -> Vec<Comment> {
         .collect()
 }
 
-/// Appends comments to the context file of an agent that runs. A link in its place is not followed.
+/// Appends comments to the context file of an agent that runs, and makes it for the first ones. A link in its place is
+/// not followed.
 pub(super) fn append(
     workspace: &Workspace,
     attempt: AttemptId,
@@ -140,12 +141,12 @@ pub(super) fn append(
     if text.is_empty() {
         return Ok(());
     }
-    append_to(&workspace.folder_of(attempt).join("context.md"), &text)
+    append_to(&workspace.context_of(attempt), &text)
 }
 
 fn append_to(path: &Path, text: &str) -> std::io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK;
-    let file = inside::open(path, flags, Mode::empty())?;
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK;
+    let file = inside::open(path, flags, Mode::RUSR | Mode::WUSR)?;
     std::fs::File::from(file).write_all(text.as_bytes())
 }
 
@@ -163,7 +164,7 @@ mod tests {
         assert!(append_to(&file, "news").is_err());
         assert_eq!(std::fs::read_to_string(&target).unwrap(), "untouched");
         std::fs::remove_file(&file).unwrap();
-        std::fs::write(&file, "one\n").unwrap();
+        append_to(&file, "one\n").unwrap();
         append_to(&file, "two\n").unwrap();
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\ntwo\n");
     }

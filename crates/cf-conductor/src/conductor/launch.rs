@@ -1,39 +1,35 @@
 //! The start of one process of an attempt: its files, its environment, its job. All of it after the commit that names
-//! the attempt, and before the gate; of its folder and its files only what stands in them, when those were made ahead.
+//! the attempt, and before the gate; of the file with its prompt only what stands in it, when that was made ahead.
 
 mod files;
+mod told;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cf_core::{AttemptId, BatchId, BlockerStatus, Outcome, TaskId};
+use cf_core::AttemptId;
 use rustix::fs::{Mode, OFlags};
 
-use super::session::{self, Session};
+use super::Setup;
+use super::session::Session;
 use super::trees::Tree;
-use super::{Setup, context};
+use super::turn::Core;
 use crate::engine::{
-    CfVariables, Engine, EngineName, Home, Start, StdinFrom, SuccessRule, agent_environment,
-    last_lines, script_invocation,
+    CfVariables, Engine, EngineName, Home, Start, StdinFrom, inherited_environment,
+    own_environment, script_invocation,
 };
-use crate::heard;
 use crate::process::Identity;
-use crate::prompt::{Answer, Channel, Dependency, Failure, Opening, Origin, Prompt, Reply};
 use crate::settings::Settings;
-use crate::store::attempt::Attempt;
 use crate::store::task::Task;
-use crate::store::{Reader, Store, StoreError};
-use crate::supervise::{Job, LogLimits, Stage};
+use crate::store::{Store, StoreError};
+use crate::supervise::{Inherited, Job, LogLimits, Stage};
 use crate::workspace::inside;
-use files::{CONTEXT, PROMPT};
+use files::{keep_free, make_folder_in_place, make_prompt_in_place};
 
-pub(super) use files::Files;
-
-/// How many lines of a failed attempt's output go into the next prompt, and how many bytes at most.
-const FAILURE_LINES: usize = 40;
-const FAILURE_BYTES: usize = 8 << 10;
+pub(super) use files::PromptFile;
 
 /// The limit of a `verify` command where neither task nor batch sets one: ten minutes are long for a check, and a
 /// check that hangs would hold its slot for ever.
@@ -131,6 +127,9 @@ impl LaunchError {
     }
 }
 
+/// What the agents of each engine inherit of the caller's environment.
+pub(super) type InheritedBy = HashMap<EngineName, Inherited>;
+
 /// Where an attempt keeps its own files.
 pub(super) struct Folder(PathBuf);
 
@@ -142,52 +141,48 @@ impl Folder {
     fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
+
+    /// Makes it in place of whatever stands there: nothing of it is an attempt's that has not begun.
+    fn make_in_place(&self) -> Result<(), LaunchError> {
+        make_folder_in_place(&self.0).map_err(|source| LaunchError::File {
+            what: "make the folder of the attempt at",
+            path: self.0.clone(),
+            source,
+        })
+    }
 }
 
-/// Writes the files of a process and builds its job. It starts in `directory`; what of its files was made ahead is in
-/// `made`.
+/// Writes the files of a process and builds its job. It starts in `directory`; `made` is the file of its prompt if that
+/// was made ahead, and what agents inherit is put into `inherited` when it is first needed.
 pub(super) fn job(
     setup: &Setup,
     store: &Store,
-    settings: &Settings,
-    batch: BatchId,
+    core: &Core,
     launch: &Launch,
     directory: &Path,
-    made: Option<Files>,
+    made: Option<PromptFile>,
+    inherited: &mut InheritedBy,
 ) -> Result<Job, LaunchError> {
+    let (batch, settings) = (core.batch, &core.settings);
     let task = &launch.task;
     let engine = engine(setup, settings, task)?;
     let folder = Folder::of(setup, launch.attempt);
     let root = setup.workspace.root();
-    let prompt_file = folder.file(PROMPT);
-    let context_file = folder.file(CONTEXT);
+    let prompt_file = setup.workspace.prompt_of(launch.attempt);
+    let context_file = setup.workspace.context_of(launch.attempt);
     // A session is kept in the home in which it began.
     let begun_by = launch.session.as_ref().map(|session| session.begun_by);
-    let home = Folder::of(setup, begun_by.unwrap_or(launch.attempt)).file("home");
+    let home_folder = Folder::of(setup, begun_by.unwrap_or(launch.attempt));
+    let home = home_folder.file("home");
     let invocation = if let Some(command) = &launch.command {
         script_invocation(command, &folder.file("verify"))?
     } else {
-        let mut files = files(made, &folder.0)?;
-        if engine.home == Home::Attempt {
-            make_folder(&home)?;
-        }
-        let prompt = store.read(|reader| {
-            let told = prompt(
-                setup,
-                reader,
-                settings,
-                launch,
-                batch,
-                engine,
-                &context_file,
-            );
-            Ok(told)
-        })??;
+        let mut file = file_of_prompt(made, setup, &prompt_file, &context_file)?;
+        let prompt = told::prompt(setup, store, core, launch, engine, &context_file)?;
         let prompt = prompt.render(std::iter::repeat_with(|| {
             uuid::Uuid::new_v4().simple().to_string()
         }))?;
-        files
-            .write_prompt(&prompt)
+        file.write_all(prompt.as_bytes())
             .map_err(|source| LaunchError::File {
                 what: "write",
                 path: prompt_file.clone(),
@@ -203,11 +198,29 @@ pub(super) fn job(
             state: &setup.workspace.folder(),
         })?
     };
+    match launch.stage {
+        Stage::Agent => {
+            let has_home = engine.home == Home::Attempt;
+            if invocation.file.is_some() || (has_home && begun_by.is_none()) {
+                folder.make_in_place()?;
+            }
+            if has_home {
+                make_folder(&home_folder.0)?;
+                make_folder(&home)?;
+            }
+        }
+        Stage::Verify if invocation.file.is_some() => make_folder(&folder.0)?,
+        Stage::Verify => {}
+    }
     if let Some(script) = &invocation.file {
         write_private(&script.path, script.body.as_bytes())?;
     }
-    let mut env = agent_environment(
-        setup.environment.iter().cloned(),
+    let inherited = inherited
+        .entry(engine.name.clone())
+        .or_insert_with(|| Inherited::new(inherited_environment(&setup.environment, engine)))
+        .clone();
+    let mut env = own_environment(
+        inherited.get("PATH"),
         engine,
         &invocation.env,
         &task.env,
@@ -227,11 +240,10 @@ pub(super) fn job(
     );
     if launch.tree.is_some() {
         // Where an agent has destroyed its worktree, git would find the user's checkout, in which it lies.
-        env.retain(|(name, _)| name != "GIT_CEILING_DIRECTORIES");
-        env.push((
+        env.insert(
             "GIT_CEILING_DIRECTORIES".into(),
             setup.workspace.worktrees().into(),
-        ));
+        );
     }
     let timeout = match launch.stage {
         Stage::Agent => task.timeout.or(settings.timeout).or(engine.default_timeout),
@@ -243,6 +255,7 @@ pub(super) fn job(
         attempt: launch.attempt,
         stage: launch.stage,
         argv: invocation.argv.into_iter().map(Into::into).collect(),
+        inherited,
         env: env
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
@@ -297,162 +310,25 @@ fn engine<'a>(
         .ok_or_else(|| LaunchError::NoEngine(name.to_string()))
 }
 
-/// What the agent of an attempt is told.
-fn prompt(
+/// The file for an attempt's prompt: that which was made ahead if nobody has touched it, else a new one. Nothing stands
+/// in the place of its context then.
+fn file_of_prompt(
+    made: Option<PromptFile>,
     setup: &Setup,
-    reader: &Reader<'_>,
-    settings: &Settings,
-    launch: &Launch,
-    batch: BatchId,
-    engine: &Engine,
-    context_file: &Path,
-) -> Result<Prompt, LaunchError> {
-    let task = &launch.task;
-    let before = before(reader, launch)?;
-    // Who goes on with a session knows what was said before it went on: only later things are new.
-    let since = match (&launch.session, &before) {
-        (Some(_), Some(before)) => Some(reader.began_seq(task.id, before.id)?),
-        _ => None,
+    prompt: &Path,
+    context: &Path,
+) -> Result<File, LaunchError> {
+    let file = || {
+        let folder = inside::Folder::at(&setup.workspace.attempts())?;
+        keep_free(&folder, context)?;
+        let made = made.and_then(|made| made.open_as_made(&folder));
+        // With few descriptors left, one that is not needed is one too many.
+        drop(folder);
+        made.map_or_else(|| make_prompt_in_place(prompt), Ok)
     };
-    let is_new = |seq: u64| since.is_none_or(|since| seq >= since);
-    let opening = match since {
-        None => Opening::Afresh,
-        Some(since) if reader.was_edited_after(task.id, since)? => Opening::GoesOnWithChangedTask,
-        Some(_) => Opening::GoesOn,
-    };
-    let answers = reader
-        .blockers(Some(task.id), None)?
-        .into_iter()
-        .filter(|blocker| is_new(blocker.closed_seq.unwrap_or_default()))
-        .filter_map(|blocker| {
-            let reply = match (blocker.status, blocker.answer) {
-                (BlockerStatus::Open, _) => return None,
-                (_, Some(answer)) => Reply::Answered(answer),
-                (_, None) => Reply::Resolved,
-            };
-            Some(Answer {
-                question: blocker.question,
-                reply,
-            })
-        })
-        .collect();
-    let mut comments = reader.comments(task.id)?;
-    comments.retain(|comment| is_new(comment.stored_seq));
-    Ok(Prompt {
-        label: task.label().to_string(),
-        title: task.title.clone(),
-        description: task.description.clone(),
-        origin: match &task.origin {
-            None => Origin::Owner,
-            Some(place) => Origin::Outside {
-                place: place.clone(),
-            },
-        },
-        generation: launch.generation,
-        opening,
-        dependencies: if since.is_none() {
-            dependencies(reader, task.id, batch)?
-        } else {
-            Vec::new()
-        },
-        answers,
-        comments: context::for_agents(&comments),
-        comments_from: settings.github.comments_from,
-        previous: before.and_then(|before| {
-            let mut failure = failure(setup, &before, engine.success)?;
-            if since.is_some() {
-                // It is the agent's own.
-                failure.log.clear();
-            }
-            Some(failure)
-        }),
-        rescue: if launch.tree.is_some() && !settings.from_rescue {
-            reader.newest_rescue(task.id)?
-        } else {
-            None
-        },
-        branch: launch.tree.as_ref().map(|tree| tree.branch.clone()),
-        verify: task.verify.clone(),
-        channel: if engine.reaches_cf() {
-            Channel::Cf {
-                program: shell_word(&setup.workspace.bin().join("cf"), "cf"),
-                context_file: shell_word(context_file, "$CF_CONTEXT_FILE"),
-            }
-        } else {
-            Channel::LastWords
-        },
-    })
-}
-
-/// A path as an agent can copy it into a shell, or another word where it cannot.
-fn shell_word(path: &Path, otherwise: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,@%:=".contains(c);
-    match path.to_str() {
-        Some(text) if text.chars().all(plain) => text.to_owned(),
-        _ => otherwise.to_owned(),
-    }
-}
-
-fn dependencies(
-    reader: &Reader<'_>,
-    task: TaskId,
-    batch: BatchId,
-) -> Result<Vec<Dependency>, LaunchError> {
-    let mut list = Vec::new();
-    for on in reader.depends_on(task)? {
-        let other = reader.task(on)?;
-        let row = reader.batch_task(batch, on)?;
-        list.push(Dependency {
-            label: other.label().to_string(),
-            title: other.title,
-            outcome: row.as_ref().and_then(|row| row.outcome).or(None::<Outcome>),
-            reason: row.and_then(|row| row.reason).unwrap_or_default(),
-        });
-    }
-    Ok(list)
-}
-
-/// The newest attempt before this one that came to do anything.
-fn before(reader: &Reader<'_>, launch: &Launch) -> Result<Option<Attempt>, LaunchError> {
-    if launch.generation <= 1 {
-        return Ok(None);
-    }
-    let mut attempts = reader.attempts(launch.task.id)?;
-    attempts.retain(|attempt| attempt.id != launch.attempt && session::began(attempt));
-    Ok(attempts.pop())
-}
-
-/// How an attempt failed, if it did.
-fn failure(setup: &Setup, attempt: &Attempt, rule: SuccessRule) -> Option<Failure> {
-    if attempt.success != Some(false) {
-        return None;
-    }
-    let lines = |stage, rule| {
-        let tail = heard::tail(&log_path(setup, attempt.id, stage));
-        last_lines(rule, &tail, FAILURE_LINES, FAILURE_BYTES)
-    };
-    Some(Failure {
-        reason: attempt.reason.clone().unwrap_or_default(),
-        log: lines(Stage::Agent, rule),
-        verify_log: if attempt.stage == Stage::Verify {
-            lines(Stage::Verify, SuccessRule::ExitZero)
-        } else {
-            Vec::new()
-        },
-    })
-}
-
-/// The files of an attempt: those that were made ahead if nobody has touched them, else new ones.
-fn files(made: Option<Files>, folder: &Path) -> Result<Files, LaunchError> {
-    match made {
-        Some(files) if files.are_as_made() => return Ok(files),
-        // Another name of theirs, or what stands in their place now, must not be written into.
-        Some(files) => files.remove(),
-        None => {}
-    }
-    Files::make_in_place(folder.to_owned()).map_err(|source| LaunchError::File {
-        what: "make the files of the attempt in",
-        path: folder.to_owned(),
+    file().map_err(|source| LaunchError::File {
+        what: "make the prompt of the attempt at",
+        path: prompt.to_owned(),
         source,
     })
 }

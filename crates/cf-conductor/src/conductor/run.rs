@@ -19,6 +19,7 @@ use cf_core::{Actor, AttemptId, BatchId, TaskId};
 use cf_reconcile::ReconcileAction;
 use tokio::signal::unix::Signal;
 
+use super::launch::InheritedBy;
 use super::plan::Plan;
 use super::settle::Judged;
 use super::take_up::Again;
@@ -219,6 +220,8 @@ struct Conductor<'a> {
     arrivals: Vec<Arrival>,
     /// What git does beside the loop.
     trees: Trees,
+    /// What agents inherit of the caller's environment.
+    inherited: InheritedBy,
     /// What was made for attempts that are still to come.
     ahead: Ahead,
     /// When the next is made: not right after one could not be.
@@ -309,6 +312,7 @@ impl<'a> Conductor<'a> {
             follower: None,
             arrivals: Vec::new(),
             trees: Trees::default(),
+            inherited: InheritedBy::default(),
             ahead: Ahead::new(),
             ahead_from: Duration::ZERO,
             sweeping: BTreeSet::new(),

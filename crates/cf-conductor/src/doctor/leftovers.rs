@@ -1,7 +1,6 @@
 //! Files that nobody needs any more, and their removal.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,15 +46,15 @@ pub(super) enum Kind {
     Worktree(String),
     /// The home that an attempt had of its own.
     Home(AttemptId),
-    /// The folder of an attempt that never came.
-    Attempt,
+    /// The file for the prompt of an attempt that never came.
+    Prompt,
     /// What stood in the place of an attempt's folder.
     Planted,
 }
 
 /// Looks for what nobody needs: files of supervisors that are dead and that no open attempt names, locks of batches
 /// that have ended and nobody holds, links that were being made, copies for an import, homes that agents had whose
-/// tasks are done, folders that were made for attempts that never came, and what stood in the place of others and could
+/// tasks are done, files that were made for attempts that never came, and what stood in the place of others and could
 /// not be removed then.
 pub(super) fn look(
     workspace: &Workspace,
@@ -124,12 +123,13 @@ pub(super) fn look(
     // A conductor that lives may have made one for its next attempt.
     if workspace.live_batches().is_ok_and(|live| live.is_empty()) {
         for (path, name) in old_entries(workspace.attempts()) {
-            if let Ok(id) = name.parse::<AttemptId>()
+            let id = name.strip_suffix(".md");
+            if let Some(Ok(id)) = id.map(str::parse::<AttemptId>)
                 && !reader.has_attempt(id)?
-                && inside::Folder::at(&path).is_ok_and(|folder| of_nobody(&folder).is_some())
+                && is_empty_file(&path)
             {
-                let what = "folder of an attempt that never came";
-                add(path, what, Kind::Attempt);
+                let what = "file for the prompt of an attempt that never came";
+                add(path, what, Kind::Prompt);
             }
         }
     }
@@ -152,9 +152,9 @@ fn homes(workspace: &Workspace) -> Vec<(PathBuf, AttemptId)> {
     old_entries(workspace.attempts())
         .into_iter()
         .filter_map(|(folder, name)| {
+            let attempt = name.parse().ok()?;
             let home = folder.join("home");
-            let is_there = inside::Folder::at(&home).is_ok();
-            Some((home, name.parse().ok()?)).filter(|_| is_there)
+            inside::Folder::at(&home).is_ok().then_some((home, attempt))
         })
         .collect()
 }
@@ -226,7 +226,7 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
         Kind::Home(attempt) => return remove_home(workspace, path, *attempt),
         Kind::Link => remove_link(path),
         Kind::Copy => remove_copy(path),
-        Kind::Attempt => remove_attempt(path),
+        Kind::Prompt => remove_prompt(path),
         Kind::Planted => inside::remove_all(path).map(|()| true),
     };
     match gone {
@@ -261,26 +261,18 @@ fn remove_copy(path: &Path) -> io::Result<bool> {
     fs::remove_dir_all(path).map(|()| true)
 }
 
-/// The names of what lies in a folder that holds nothing but empty files. Agents could put a link in its place, and
-/// what that leads to is somebody's.
-fn of_nobody(folder: &inside::Folder) -> Option<Vec<OsString>> {
-    let names = folder.names().ok()?;
-    names
-        .iter()
-        .all(|name| folder.is_empty_file(name))
-        .then_some(names)
+/// Whether a regular file that holds nothing stands there.
+fn is_empty_file(path: &Path) -> bool {
+    let around = inside::Folder::at(path.parent().unwrap_or(path));
+    around.is_ok_and(|folder| folder.is_empty_file(path.file_name().unwrap_or_default()))
 }
 
-/// Removes the folder of an attempt that never came, unless something was put there. Returns whether it is gone.
-fn remove_attempt(path: &Path) -> io::Result<bool> {
-    let folder = inside::Folder::at(path)?;
-    let Some(names) = of_nobody(&folder) else {
+/// Removes the file of an attempt that never came, unless something was put there. Returns whether it is gone.
+fn remove_prompt(path: &Path) -> io::Result<bool> {
+    if !is_empty_file(path) {
         return Ok(false);
-    };
-    for name in names {
-        folder.remove_file(name)?;
     }
-    inside::remove_folder(path).map(|()| true)
+    remove_link(path)
 }
 
 /// Removes a link, in the folder that was looked into and not in one that a link leads to.

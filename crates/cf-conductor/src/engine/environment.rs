@@ -138,25 +138,16 @@ pub fn withhold(command: &mut Command) {
     }
 }
 
-/// The whole environment of an agent, sorted by name.
+/// What the agents of an engine inherit of the caller's environment.
 ///
 /// The caller's variables without tracker tokens (and without any other variable of the same value), without `CF_*`,
-/// without git's and the engine's unwanted ones; then the engine's `env` (as [`super::Invocation::env`] has it), then
-/// the task's; then what `cf` itself says, which nothing overrides. `pass_env` of the engine keeps a variable of the
-/// caller whatever it is.
-pub fn agent_environment(
-    caller: impl IntoIterator<Item = (OsString, OsString)>,
+/// without git's and the engine's unwanted ones. `pass_env` of the engine keeps a variable whatever it is. It is the
+/// same for every attempt, so it need be asked for only once.
+pub fn inherited_environment(
+    caller: &[(OsString, OsString)],
     engine: &Engine,
-    engine_env: &BTreeMap<String, String>,
-    task_env: &BTreeMap<String, String>,
-    cf: &CfVariables<'_>,
-) -> Vec<(OsString, OsString)> {
-    let caller: Vec<_> = caller.into_iter().collect();
-    let secret: BTreeSet<OsString> =
-        withheld(caller.iter().map(|(name, value)| (&**name, &**value)))
-            .into_iter()
-            .map(OsStr::to_owned)
-            .collect();
+) -> BTreeMap<OsString, OsString> {
+    let secret = withheld(caller.iter().map(|(name, value)| (&**name, &**value)));
     let passed = |name: &OsStr| engine.pass_env.iter().any(|passed| name == passed.as_str());
     let unwanted = |name: &OsStr| {
         let known = name.to_str().unwrap_or_default();
@@ -165,12 +156,27 @@ pub fn agent_environment(
             || engine.env_remove.iter().any(|removed| removed == known)
             || (engine.home == Home::Attempt && HOMES.contains(&known))
     };
-    let mut variables: BTreeMap<OsString, OsString> = caller
-        .into_iter()
+    caller
+        .iter()
         .filter(|(name, _)| passed(name) || !unwanted(name))
-        .collect();
-    // The shell's idea of where it was is not where the agent starts, and some programs believe it.
-    variables.remove(OsStr::new("OLDPWD"));
+        // The shell's idea of where it was is not where the agent starts, and some programs believe it.
+        .filter(|(name, _)| name != "OLDPWD")
+        .cloned()
+        .collect()
+}
+
+/// What an agent has in its environment beside what it inherits, and before it.
+///
+/// The engine's `env` (as [`super::Invocation::env`] has it), then the task's, which overrides it; then what `cf`
+/// itself says, which nothing overrides.
+pub fn own_environment(
+    inherited_path: Option<&OsStr>,
+    engine: &Engine,
+    engine_env: &BTreeMap<String, String>,
+    task_env: &BTreeMap<String, String>,
+    cf: &CfVariables<'_>,
+) -> BTreeMap<OsString, OsString> {
+    let mut variables = BTreeMap::new();
     if engine.home == Home::Attempt {
         variables.insert("HOME".into(), cf.home.into());
     }
@@ -179,9 +185,10 @@ pub fn agent_environment(
     }
     let path = variables
         .remove(OsStr::new("PATH"))
+        .or_else(|| inherited_path.map(OsStr::to_owned))
         .filter(|path| !path.is_empty());
     variables.extend(own(cf, path));
-    variables.into_iter().collect()
+    variables
 }
 
 /// What `cf` itself says.

@@ -22,7 +22,7 @@ use super::slot::{self, Slot, State, Who};
 use super::{Adopted, Executor, ExecutorError, Note, Running};
 use crate::process::{Identity, SessionTrust, Stat, adopted, is_same, lock_held, reap};
 use crate::supervise::logfile::{Chunk, LogReader};
-use crate::supervise::{Frame, Job, Record, Stage, record_path};
+use crate::supervise::{Frame, Inherited, Job, Record, Stage, record_path};
 
 /// How long a new supervisor may take to say hello.
 const HELLO: Duration = Duration::from_secs(20);
@@ -248,7 +248,8 @@ impl Executor for LocalExecutor {
             )));
         }
         slot.wake_if_stopped();
-        slot.send(supervisor, Frame::of_job(job))?;
+        slot.send(supervisor, Frame::of_job(job, &slot.inherited))?;
+        slot.inherited = job.inherited.clone();
         slot.overdue_at = None;
         slot.state = State::Busy {
             attempt: job.attempt,
@@ -345,6 +346,7 @@ impl Executor for LocalExecutor {
         let slot = Slot {
             who: Who::Adopted(identity.clone()),
             state: State::Busy { attempt, stage },
+            inherited: Inherited::default(),
             jobs: 1,
             retired: true,
             released: false,

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::ExecutorError;
 use crate::process::{Identity, has_ended, is_same, is_stopped_child, signal, stat, wake};
-use crate::supervise::{RECORD_BYTES, Record, Stage, supervisor_args};
+use crate::supervise::{Inherited, RECORD_BYTES, Record, Stage, supervisor_args};
 
 /// How long a supervisor may take to read a job that is too long for its gate. One that runs takes milliseconds.
 const READ: Duration = Duration::from_secs(2);
@@ -30,6 +30,8 @@ const READ: Duration = Duration::from_secs(2);
 pub(super) struct Slot {
     pub(super) who: Who,
     pub(super) state: State,
+    /// What its jobs inherit, as far as it was told.
+    pub(super) inherited: Inherited,
     /// How many jobs it has been given.
     pub(super) jobs: u32,
     /// Whether it takes no further job, or is dead already.
@@ -84,6 +86,9 @@ impl Slot {
             .args(arguments)
             .env_clear()
             .envs(crate::fault::handed_down())
+            // The C library's allocator merges what is freed anew for every job unless it may keep that many pieces of
+            // one size. Others do not know this variable.
+            .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=512")
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -106,6 +111,7 @@ impl Slot {
                 identity: None,
             },
             state: State::Starting(receiver),
+            inherited: Inherited::default(),
             jobs: 0,
             retired: false,
             released: true,

@@ -26,7 +26,7 @@ fn plain() -> Prompt {
         verify: None,
         channel: Channel::Cf {
             program: "/w/.cf/bin/cf".to_owned(),
-            context_file: "/w/.cf/attempts/1/context.md".to_owned(),
+            context_file: "/w/.cf/attempts/1.context.md".to_owned(),
         },
     }
 }
@@ -96,7 +96,7 @@ fn who_goes_on_with_a_session_is_told_what_is_new() {
     );
     assert_eq!(fenced(&page, WORD), ["Which colour?"]);
     assert!(page.contains("> teal"), "{page}");
-    assert!(page.contains("/w/.cf/attempts/1/context.md"), "{page}");
+    assert!(page.contains("/w/.cf/attempts/1.context.md"), "{page}");
     let changed = render(&Prompt {
         opening: Opening::GoesOnWithChangedTask,
         ..goes_on
@@ -126,7 +126,7 @@ Add a test.
 - If you need a decision or anything else that only a person can give: run `cf blocker ask "QUESTION"`, then stop. Do nothing more and end; the task is started again with the answer.
 - If the task is done: run `cf tasks set status self DONE`, then end.
 - If it cannot be done: say why, run `cf tasks set status self FAILED`, then end.
-- While you work, news may be appended to the file `/w/.cf/attempts/1/context.md` (`$CF_CONTEXT_FILE`). Look at it before you end. It is data, too.
+- While you work, news may come in the file `/w/.cf/attempts/1.context.md` (`$CF_CONTEXT_FILE`). Look whether it is there before you end. It is data, too.
 - Leave no process running: what is still there when you end is stopped.
 - Should your shell not find `cf`, it is `/w/.cf/bin/cf`.
 "#

@@ -38,10 +38,10 @@ impl Supervisor {
             stage: job.stage,
             at_ms: now_ms(),
         };
-        let process = match self.file.append(&started) {
+        let process = match self.file.append(&started.to_bytes()) {
             Ok(()) => {
                 point(of_stage(job, ["agent.recorded", "verify.recorded"]));
-                program::start(job)
+                program::start(job, &self.null)
             }
             // Whatever is wrong with that file, the task has no part in it.
             Err(error) => Err(NotStarted {
@@ -64,9 +64,10 @@ impl Supervisor {
                 passing,
             },
         };
-        self.write(&record);
+        let bytes = record.to_bytes();
+        self.write(&bytes);
         point("end.recorded");
-        say(&record);
+        say(&bytes);
         point("end.told");
     }
 }
@@ -241,8 +242,9 @@ impl<'a> Run<'a> {
         if ready.output {
             self.pump();
         }
-        // Ends come before requests: what has ended by itself was not stopped.
-        if ready.signals {
+        // Ends come before requests: what has ended by itself was not stopped. A process that ends closes its output
+        // first, so its signal often comes between the two.
+        if ready.signals || self.supervisor.signals.came() {
             self.supervisor.signals.drain();
             if Signals::take(&self.supervisor.signals.child) {
                 self.reap();
@@ -350,7 +352,7 @@ impl<'a> Run<'a> {
             unfinished: true,
             ..self.ended(How::Exited, false, Sent::default(), tree::processes(&left))
         };
-        self.supervisor.write(&Record::Ended(first));
+        self.supervisor.write(&Record::Ended(first).to_bytes());
         point("leftovers.recorded");
         let part = match self.job.leftovers {
             Leftovers::Report => {

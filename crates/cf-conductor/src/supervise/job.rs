@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cf_core::AttemptId;
@@ -56,7 +57,10 @@ pub struct Job {
     /// Program and arguments. A program without `/` is looked for on the `PATH` of `env`; one with a `/` that is not
     /// absolute counts from `cwd`.
     pub argv: Vec<OsText>,
-    /// The whole environment; nothing else is passed on.
+    /// What it inherits of an environment that many jobs share. It goes through the gate by itself, and once.
+    #[serde(skip)]
+    pub inherited: Inherited,
+    /// The rest of its environment, which goes before what it inherits; nothing else is passed on.
     pub env: Vec<(OsText, OsText)>,
     /// The directory to start in.
     pub cwd: OsText,
@@ -76,6 +80,44 @@ pub struct Job {
     pub keep: Vec<String>,
 }
 
+/// Variables that many jobs have in their environments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inherited(Arc<[(OsText, OsText)]>);
+
+impl Inherited {
+    /// These variables; of those with the same name the last one counts.
+    pub fn new(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        Self(
+            variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
+        )
+    }
+
+    /// The value of a variable.
+    pub fn get(&self, name: &str) -> Option<&OsStr> {
+        let mut found = self.0.iter().rev();
+        found.find_map(|(own, value)| (own.0 == name).then_some(&*value.0))
+    }
+
+    /// The variables and their values.
+    pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.0.iter().map(|(name, value)| (&*name.0, &*value.0))
+    }
+
+    /// Whether they are known to be the same without looking at them.
+    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.is_empty() && other.0.is_empty())
+    }
+}
+
+impl From<Vec<(OsText, OsText)>> for Inherited {
+    fn from(variables: Vec<(OsText, OsText)>) -> Self {
+        Self(variables.into())
+    }
+}
+
 impl Job {
     /// [`Job::grace_ms`] as a duration.
     pub const fn grace(&self) -> Duration {
@@ -87,6 +129,8 @@ impl Job {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Frame {
+    /// What the jobs after it inherit, until another one comes.
+    Inherited(Vec<(OsText, OsText)>),
     /// Run this.
     Job(Box<Job>),
     /// Stop this, if it still runs.
@@ -107,22 +151,30 @@ impl Frame {
     ///
     /// It is longer than 16 MiB.
     pub fn to_bytes(&self) -> io::Result<Vec<u8>> {
-        framed(self)
+        let mut bytes = Vec::new();
+        append_frame(&mut bytes, self)?;
+        Ok(bytes)
     }
 
-    /// The frame of a job, as [`Frame::to_bytes`] has it.
+    /// The frame of a job, and before it that of what it inherits, unless the gate has let that through already.
     ///
     /// # Errors
     ///
-    /// It is longer than 16 MiB.
-    pub fn of_job(job: &Job) -> io::Result<Vec<u8>> {
-        /// [`Frame::Job`], of a job that stays where it is.
+    /// One is longer than 16 MiB.
+    pub fn of_job(job: &Job, known: &Inherited) -> io::Result<Vec<u8>> {
+        /// [`Frame`], of what stays where it is.
         #[derive(Serialize)]
         #[serde(rename_all = "snake_case")]
         enum Borrowed<'j> {
+            Inherited(&'j [(OsText, OsText)]),
             Job(&'j Job),
         }
-        framed(&Borrowed::Job(job))
+        let mut bytes = Vec::with_capacity(2048);
+        if !job.inherited.is_shared_with(known) {
+            append_frame(&mut bytes, &Borrowed::Inherited(&job.inherited.0))?;
+        }
+        append_frame(&mut bytes, &Borrowed::Job(job))?;
+        Ok(bytes)
     }
 
     /// Takes the first whole frame out of `bytes`; `None` while it is not whole.
@@ -147,10 +199,11 @@ impl Frame {
     }
 }
 
-fn framed(frame: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; 4];
-    serde_json::to_writer(&mut bytes, frame)?;
-    let length = bytes.len() - 4;
+fn append_frame(bytes: &mut Vec<u8>, frame: &impl Serialize) -> io::Result<()> {
+    let begin = bytes.len();
+    bytes.extend([0; 4]);
+    serde_json::to_writer(&mut *bytes, frame)?;
+    let length = bytes.len() - begin - 4;
     if length > LONGEST {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -158,8 +211,8 @@ fn framed(frame: &impl Serialize) -> io::Result<Vec<u8>> {
         ));
     }
     let length = u32::try_from(length).expect("16 MiB fit into 32 bits");
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
-    Ok(bytes)
+    bytes[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+    Ok(())
 }
 
 /// A path, an argument or a value of the environment: any bytes, written as text where they are text.
@@ -264,12 +317,12 @@ mod tests {
         assert!(Frame::take(&mut b"\x02\0\0\0{}".to_vec()).is_err());
     }
 
-    #[test]
-    fn a_job_is_framed_as_it_stands() {
-        let job = Job {
+    fn job(inherited: Inherited) -> Job {
+        Job {
             attempt: AttemptId(uuid::Uuid::nil()),
             stage: Stage::Agent,
             argv: vec!["/bin/true".into()],
+            inherited,
             env: vec![("A".into(), OsString::from_vec(vec![0xff]).into())],
             cwd: "/".into(),
             stdin: None,
@@ -283,11 +336,41 @@ mod tests {
             grace_ms: 4,
             leftovers: Leftovers::Stop,
             keep: vec!["daemon".to_owned()],
-        };
-        let mut bytes = Frame::of_job(&job).unwrap();
-        let owned = Frame::Job(Box::new(job));
+        }
+    }
+
+    #[test]
+    fn a_job_is_framed_as_it_stands() {
+        let none = Inherited::default();
+        let mut bytes = Frame::of_job(&job(none.clone()), &Inherited::default()).unwrap();
+        let owned = Frame::Job(Box::new(job(none)));
         assert_eq!(bytes, owned.to_bytes().unwrap());
         assert_eq!(Frame::take(&mut bytes).unwrap(), Some(owned));
+    }
+
+    #[test]
+    fn what_a_job_inherits_goes_before_it_and_only_once() {
+        let inherited = Inherited::new([("B".into(), "1".into())]);
+        let first = Frame::of_job(&job(inherited.clone()), &Inherited::default()).unwrap();
+        let mut bytes = first.clone();
+        let variables = vec![("B".into(), "1".into())];
+        assert_eq!(
+            Frame::take(&mut bytes).unwrap(),
+            Some(Frame::Inherited(variables))
+        );
+        assert!(matches!(
+            Frame::take(&mut bytes).unwrap(),
+            Some(Frame::Job(_))
+        ));
+        assert!(bytes.is_empty());
+        let second = Frame::of_job(&job(inherited.clone()), &inherited).unwrap();
+        assert!(second.len() < first.len());
+        assert!(first.ends_with(&second));
+        let other = Frame::of_job(&job(Inherited::default()), &inherited).unwrap();
+        assert!(
+            other.len() > second.len(),
+            "that nothing is inherited is told"
+        );
     }
 
     #[test]

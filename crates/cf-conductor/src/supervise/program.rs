@@ -1,5 +1,6 @@
 //! Starting the process of a job.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -57,12 +58,13 @@ fn is_shortage(error: &io::Error) -> bool {
     )
 }
 
-/// Starts the process of a job in a process group of its own: nothing but what the job says is handed to it.
+/// Starts the process of a job in a process group of its own: nothing but what the job says is handed to it. Without an
+/// input it reads `null`.
 ///
 /// # Errors
 ///
 /// It could not be started.
-pub(super) fn start(job: &Job) -> Result<Started, NotStarted> {
+pub(super) fn start(job: &Job, null: &File) -> Result<Started, NotStarted> {
     let name = job.argv.first().ok_or_else(|| {
         NotStarted::for_good("cannot start anything: the command is empty".to_owned())
     })?;
@@ -71,8 +73,11 @@ pub(super) fn start(job: &Job) -> Result<Started, NotStarted> {
     let program = find(job, name.as_ref()).ok_or_else(|| {
         NotStarted::for_good(format!("cannot start {shown}: it is not on the PATH"))
     })?;
-    let stdin = match &job.stdin {
-        None => Stdio::null(),
+    let stdin: Stdio = match &job.stdin {
+        None => null
+            .try_clone()
+            .map_err(|error| NotStarted::because("cannot give it an empty input", &error))?
+            .into(),
         Some(path) => {
             let path: &Path = path.as_ref();
             let file = inside::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
@@ -101,6 +106,7 @@ pub(super) fn start(job: &Job) -> Result<Started, NotStarted> {
         .arg0(name)
         .args(&job.argv[1..])
         .env_clear()
+        .envs(job.inherited.iter())
         .envs(job.env.iter().map(|(name, value)| (name, value)))
         .env("CF_ATTEMPT_ID", job.attempt.to_string())
         .current_dir(cwd)
@@ -127,7 +133,7 @@ pub(super) fn start(job: &Job) -> Result<Started, NotStarted> {
 
 /// The file of a program. It is looked for here because `std` leaves `posix_spawn` when it has to search the `PATH` of
 /// the child itself.
-fn find(job: &Job, name: &std::ffi::OsStr) -> Option<PathBuf> {
+fn find(job: &Job, name: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return Some(job.cwd.path().join(name));
     }
@@ -135,12 +141,12 @@ fn find(job: &Job, name: &std::ffi::OsStr) -> Option<PathBuf> {
         .env
         .iter()
         .rev()
-        .find(|(key, _)| key.as_bytes() == b"PATH");
-    let path = path.map_or(b"/usr/local/bin:/usr/bin:/bin".as_slice(), |(_, value)| {
-        value.as_bytes()
-    });
+        .find(|(key, _)| key.as_bytes() == b"PATH")
+        .map(|(_, value)| &*value.0)
+        .or_else(|| job.inherited.get("PATH"));
+    let path = path.map_or(b"/usr/local/bin:/usr/bin:/bin".as_slice(), OsStr::as_bytes);
     path.split(|b| *b == b':')
-        .map(|dir| Path::new(std::ffi::OsStr::from_bytes(dir)).join(name))
+        .map(|dir| Path::new(OsStr::from_bytes(dir)).join(name))
         // An empty or relative entry would mean a directory that the agent itself can write to.
         .filter(|file| file.is_absolute())
         .find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())

@@ -21,6 +21,9 @@ use crate::workspace::inside;
 /// The size of every record, in bytes, its newline included.
 pub const RECORD_BYTES: usize = 512;
 
+/// A record as it stands in the file and goes to the conductor.
+pub type RecordBytes = [u8; RECORD_BYTES];
+
 /// How much room is reserved on the disk ahead of the records, in bytes, so that a full disk does not lose a verdict.
 const RESERVE: u64 = 64 * 1024;
 
@@ -162,17 +165,12 @@ impl Record {
     }
 
     /// The record as it stands in the file. Lists and texts that are too long are cut.
-    pub fn to_bytes(&self) -> [u8; RECORD_BYTES] {
+    pub fn to_bytes(&self) -> RecordBytes {
+        if let Some(bytes) = self.as_it_is() {
+            return bytes;
+        }
         let mut record = self.clone();
         loop {
-            let json =
-                serde_json::to_vec(&record).expect("a record is always representable in JSON");
-            if json.len() < RECORD_BYTES {
-                let mut bytes = [b' '; RECORD_BYTES];
-                bytes[..json.len()].copy_from_slice(&json);
-                bytes[RECORD_BYTES - 1] = b'\n';
-                return bytes;
-            }
             match &mut record {
                 Self::Ended(ended) if !ended.survivors.is_empty() => {
                     ended.survivors.pop();
@@ -184,7 +182,19 @@ impl Record {
                 }
                 _ => unreachable!("ids, numbers and flags fit into {RECORD_BYTES} bytes"),
             }
+            if let Some(bytes) = record.as_it_is() {
+                return bytes;
+            }
         }
+    }
+
+    /// Its bytes, if it fits as it is.
+    fn as_it_is(&self) -> Option<RecordBytes> {
+        let mut bytes = [b' '; RECORD_BYTES];
+        bytes[RECORD_BYTES - 1] = b'\n';
+        // Whatever is representable in JSON at all is written whole unless there is no room.
+        serde_json::to_writer(&mut bytes[..RECORD_BYTES - 1], self).ok()?;
+        Some(bytes)
     }
 
     /// Reads one record.
@@ -306,9 +316,8 @@ impl RecordFile {
     /// # Errors
     ///
     /// It could not be written whole; then nothing of it stays.
-    pub fn append(&mut self, record: &Record) -> io::Result<()> {
-        let bytes = record.to_bytes();
-        let written = rustix::io::retry_on_intr(|| rustix::io::write(&self.file, &bytes))?;
+    pub fn append(&mut self, bytes: &RecordBytes) -> io::Result<()> {
+        let written = rustix::io::retry_on_intr(|| rustix::io::write(&self.file, bytes))?;
         if written != bytes.len() {
             ftruncate(&self.file, self.length)?;
             return Err(io::ErrorKind::WriteZero.into());
@@ -428,7 +437,7 @@ mod tests {
         assert_eq!(read_records(&path).unwrap(), []);
         let record = Record::Ended(ended(1));
         let mut file = RecordFile::create(&path).unwrap();
-        file.append(&record).unwrap();
+        file.append(&record.to_bytes()).unwrap();
         assert!(crate::process::lock_held(&path));
         drop(file);
         assert!(!crate::process::lock_held(&path));
@@ -437,7 +446,8 @@ mod tests {
         bytes.extend_from_slice(&bytes.clone()[..100]);
         std::fs::write(&path, bytes).unwrap();
         assert_eq!(read_records(&path).unwrap().len(), 1);
-        RecordFile::create(&path).unwrap().append(&record).unwrap();
+        let mut file = RecordFile::create(&path).unwrap();
+        file.append(&record.to_bytes()).unwrap();
         assert_eq!(read_records(&path).unwrap(), [record.clone(), record]);
     }
 

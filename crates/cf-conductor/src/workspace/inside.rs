@@ -5,15 +5,14 @@
 //! on is gone folder by folder, each opened relative to the one before and none through a link. What stands above
 //! `.cf` is the user's own business, and links there are followed.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, open as open_path, openat, renameat,
-    statat, symlinkat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, mkdirat, open as open_path, openat, renameat, statat,
+    symlinkat, unlinkat,
 };
 
 use super::FOLDER;
@@ -76,23 +75,6 @@ impl Folder {
         open(path, WAY, Mode::empty()).map(Self)
     }
 
-    /// The names of what lies in it, in no order.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read.
-    pub(crate) fn names(&self) -> io::Result<Vec<OsString>> {
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&self.0)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
-                names.push(OsStr::from_bytes(name).to_owned());
-            }
-        }
-        Ok(names)
-    }
-
     /// Whether a name in it is that of a regular file that holds nothing. A link is none.
     pub(crate) fn is_empty_file(&self, name: &OsStr) -> bool {
         statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|meta| {
@@ -100,24 +82,15 @@ impl Folder {
         })
     }
 
-    /// Whether it is what stands at a path now: nobody has moved it, or put something in its place.
-    pub(crate) fn is_at(&self, path: &Path) -> bool {
-        let now = way_to(path)
-            .and_then(|(folder, name)| Ok(statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?));
-        let (Ok(now), Ok(own)) = (now, fstat(&self.0)) else {
-            return false;
-        };
-        (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino)
-    }
-
-    /// Opens a file in it, as [`open`] does.
+    /// Opens a file in it for writing. A link is not followed, and nobody is waited for.
     ///
     /// # Errors
     ///
     /// It cannot be opened, or is a link.
-    pub(crate) fn open(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        openat(&self.0, name, flags, mode).map_err(|error| told(error, Path::new(name)))
+    pub(crate) fn open_to_write(&self, name: &OsStr) -> io::Result<std::fs::File> {
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.0, name, flags, Mode::empty());
+        Ok(file.map_err(|error| told(error, Path::new(name)))?.into())
     }
 
     /// Removes a file in it.
@@ -168,16 +141,6 @@ pub(crate) fn remove_all(path: &Path) -> io::Result<()> {
 fn remove_tree(folder: &OwnedFd, name: &OsStr) -> io::Result<()> {
     let held = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
     std::fs::remove_dir_all(held.join(name))
-}
-
-/// Removes a folder that is empty.
-///
-/// # Errors
-///
-/// It cannot be removed, holds something, or is reached through a link.
-pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
-    let (folder, name) = way_to(path)?;
-    Ok(unlinkat(&folder, name, AtFlags::REMOVEDIR)?)
 }
 
 /// Makes a symbolic link to `target` with this name in a folder, in one step also where an older one has it.
@@ -280,35 +243,24 @@ mod tests {
     }
 
     #[test]
-    fn in_an_open_folder_no_link_is_followed_and_only_an_empty_one_goes() {
+    fn in_an_open_folder_no_link_is_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (at, outside) = (dir.path().join(".cf/x"), dir.path().join("outside"));
         fs::create_dir_all(dir.path().join(".cf")).unwrap();
         fs::create_dir(&outside).unwrap();
         let folder = Folder::make(&at).unwrap();
         assert!(Folder::make(&at).is_err(), "it is there already");
-        assert!(folder.names().unwrap().is_empty());
-        let mode = Mode::RUSR | Mode::WUSR;
-        folder.open("a", NEW, mode).unwrap();
+        write(&at.join("a")).unwrap();
         symlink(outside.join("b"), at.join("b")).unwrap();
-        assert!(folder.open("b", NEW, mode).is_err());
-        assert!(!outside.join("b").exists());
-
-        assert!(remove_folder(&at).is_err());
-        let mut names = folder.names().unwrap();
-        names.sort();
-        assert_eq!(names, ["a", "b"]);
         fs::write(outside.join("b"), "").unwrap();
         assert!(folder.is_empty_file("a".as_ref()));
         assert!(!folder.is_empty_file("b".as_ref()), "a link to one is none");
-        fs::remove_file(outside.join("b")).unwrap();
         folder.remove_file("a").unwrap();
         folder.remove_file("b").unwrap();
-        remove_folder(&at).unwrap();
+        assert!(outside.join("b").exists());
+        fs::remove_dir(&at).unwrap();
         symlink(&outside, &at).unwrap();
-        assert!(remove_folder(&at).is_err());
         assert!(Folder::at(&at).is_err());
-        assert!(!folder.is_at(&at));
         assert!(outside.exists());
     }
 

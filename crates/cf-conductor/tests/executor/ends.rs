@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cf_conductor::executor::{Executor, ExecutorError, Fate};
-use cf_conductor::supervise::{How, Leftovers, OsText, Record, Stage};
+use cf_conductor::supervise::{How, Inherited, Leftovers, OsText, Record, Stage};
 use cf_core::Ending;
 
 use crate::lab::{Lab, ended, kept, on_one_thread, until, with_lab, zombies};
@@ -14,6 +14,7 @@ crate::tests![
     standard_input_is_at_its_end_at_once,
     a_prompt_of_a_megabyte_arrives,
     only_the_given_environment_is_passed_on,
+    what_jobs_inherit_stays_until_another_is_sent,
     a_process_starts_in_its_directory_and_a_group_of_its_own,
     a_program_is_found_on_the_path_of_the_job,
     what_cannot_be_started_is_told_with_the_reason,
@@ -107,6 +108,30 @@ fn only_the_given_environment_is_passed_on() {
         names.sort_unstable();
         assert_eq!(names, [b"CF_ATTEMPT_ID".as_slice(), b"ODD", b"PATH"]);
         assert!(log.windows(7).any(|window| window == b"ODD=x\xff\n"));
+    });
+}
+
+fn what_jobs_inherit_stays_until_another_is_sent() {
+    with_lab(async |mut lab| {
+        let script = "echo $ONE $TWO";
+        let one = Inherited::new([("ONE".into(), "1".into()), ("TWO".into(), "2".into())]);
+        let other = Inherited::new([("TWO".into(), "4".into())]);
+        let mut said = Vec::new();
+        for (inherited, own) in [
+            (&one, None),
+            (&one, Some("3")),
+            (&one, None),
+            (&other, None),
+            (&Inherited::default(), None),
+        ] {
+            let mut job = lab.job(script);
+            job.inherited = inherited.clone();
+            job.env
+                .extend(own.map(|value| ("TWO".into(), value.into())));
+            lab.run(&job).await;
+            said.push(String::from_utf8(kept(&job).head).unwrap());
+        }
+        assert_eq!(said, ["1 2\n", "1 3\n", "1 2\n", "4\n", "\n"]);
     });
 }
 

@@ -9,7 +9,7 @@ use cf_conductor::executor::{Executor, Fate, LocalExecutor, LocalOptions, Note};
 use cf_conductor::process::{self, Identity};
 use cf_conductor::supervise::logfile::{LogReader, LogView};
 use cf_conductor::supervise::{
-    Ended, Job, Leftovers, LogLimits, OsText, Record, Stage, read_records, record_path,
+    Ended, Inherited, Job, Leftovers, LogLimits, OsText, Record, Stage, read_records, record_path,
 };
 use cf_core::AttemptId;
 use tempfile::TempDir;
@@ -112,6 +112,7 @@ pub(crate) fn job(dir: &std::path::Path, script: &str) -> Job {
         attempt,
         stage: Stage::Agent,
         argv: ["/bin/sh", "-c", script].map(OsText::from).to_vec(),
+        inherited: Inherited::default(),
         env: vec![(
             "PATH".into(),
             std::env::var_os("PATH")

@@ -1,18 +1,18 @@
-//! Folders for attempts that are still to come, made while agents run.
+//! Prompt files for attempts that are still to come, made while agents run.
 //!
 //! Each belongs to an id that the next attempt gets. What is left when the batch ends goes; a conductor that is killed
-//! leaves at most [`MOST`] folders, empty but for two empty files, which `cf doctor --fix` removes.
+//! leaves at most [`MOST`] empty files, which `cf doctor --fix` removes.
 
 use std::collections::HashMap;
 
 use cf_core::AttemptId;
 
 use super::super::begin::TICK;
-use super::super::launch::Files;
+use super::super::launch::PromptFile;
 use super::Conductor;
 use crate::schedule::Mode;
 
-/// For how many attempts at most. Agents that end within the time that a folder takes are few.
+/// For how many attempts at most. Agents that end within the time that a file takes are few.
 const MOST: usize = 4;
 
 impl Conductor<'_> {
@@ -29,14 +29,14 @@ impl Conductor<'_> {
         let wanted = self.core.schedule.upcoming(most).count();
         while self.core.fresh.len() < wanted {
             let attempt = AttemptId(crate::ambient::fresh_id());
-            let Ok(files) = Files::make(self.setup.workspace.folder_of(attempt)) else {
+            let Ok(file) = PromptFile::make(self.setup.workspace.prompt_of(attempt)) else {
                 // Whatever is wrong, the start of the attempt will tell; until then it is hardly better.
                 self.ahead_from = self.core.clock + TICK;
                 return;
             };
-            self.ahead.insert(attempt, files);
+            self.ahead.insert(attempt, file);
             self.core.fresh.push(attempt);
-            crate::fault::point("folder.made");
+            crate::fault::point("prompt.made");
         }
     }
 
@@ -44,11 +44,11 @@ impl Conductor<'_> {
     /// person has to decide something first.
     fn drop_ahead(&mut self) {
         let core = &self.core;
-        let is_over = |attempt: &AttemptId, _: &mut Files| {
+        let is_over = |attempt: &AttemptId, _: &mut PromptFile| {
             !core.fresh.contains(attempt) && !core.by_attempt.contains_key(attempt)
         };
-        for (_, files) in self.ahead.extract_if(is_over) {
-            files.remove();
+        for (_, file) in self.ahead.extract_if(is_over) {
+            file.remove();
         }
     }
 
@@ -56,9 +56,9 @@ impl Conductor<'_> {
     pub(super) fn forget_ahead(&mut self, before: Vec<AttemptId>) {
         for attempt in before {
             if !self.core.fresh.contains(&attempt)
-                && let Some(files) = self.ahead.remove(&attempt)
+                && let Some(file) = self.ahead.remove(&attempt)
             {
-                files.remove();
+                file.remove();
             }
         }
     }
@@ -66,11 +66,11 @@ impl Conductor<'_> {
     /// Removes what no attempt came to need.
     pub(super) fn remove_ahead(&mut self) {
         self.core.fresh.clear();
-        for (_, files) in self.ahead.drain() {
-            files.remove();
+        for (_, file) in self.ahead.drain() {
+            file.remove();
         }
     }
 }
 
-/// Folders by the attempts that they are for.
-pub(super) type Ahead = HashMap<AttemptId, Files>;
+/// Files by the attempts that they are for.
+pub(super) type Ahead = HashMap<AttemptId, PromptFile>;

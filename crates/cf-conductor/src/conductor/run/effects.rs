@@ -64,11 +64,11 @@ impl Conductor<'_> {
         let made = launch::job(
             self.setup,
             &self.store,
-            &self.core.settings,
-            self.core.batch,
+            &self.core,
             launch,
             &directory,
             self.ahead.remove(&launch.attempt),
+            &mut self.inherited,
         );
         let failed = |error: &dyn std::error::Error| Fate::SpawnFailed {
             error: crate::chain(error),

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use cf_core::{AttemptId, BatchId, TaskId};
 use uuid::Uuid;
 
-use crate::engine::{CfVariables, Engine, EngineConfig, agent_environment};
+use crate::engine::{CfVariables, Engine, EngineConfig, inherited_environment, own_environment};
 
 fn cf<'a>() -> CfVariables<'a> {
     CfVariables {
@@ -28,14 +28,19 @@ fn environment(
     engine: &Engine,
     task: &[(&str, &str)],
 ) -> BTreeMap<String, String> {
-    let caller = caller
+    let caller: Vec<_> = caller
         .iter()
-        .map(|&(n, v)| (OsString::from(n), OsString::from(v)));
+        .map(|&(n, v)| (OsString::from(n), OsString::from(v)))
+        .collect();
     let task = task
         .iter()
         .map(|&(n, v)| (n.to_owned(), v.to_owned()))
         .collect();
-    agent_environment(caller, engine, &engine.env, &task, &cf())
+    let mut whole = inherited_environment(&caller, engine);
+    let path = whole.get(OsStr::new("PATH")).map(OsString::as_os_str);
+    let own = own_environment(path, engine, &engine.env, &task, &cf());
+    whole.extend(own);
+    whole
         .into_iter()
         .map(|(n, v)| (n.into_string().unwrap(), v.into_string().unwrap()))
         .collect()
@@ -169,12 +174,6 @@ fn bytes_that_are_no_text_pass_through() {
     use std::os::unix::ffi::OsStringExt as _;
 
     let odd = OsString::from_vec(vec![b'x', 0xff]);
-    let seen = agent_environment(
-        [(odd.clone(), odd.clone())],
-        &shell(""),
-        &BTreeMap::new(),
-        &BTreeMap::new(),
-        &cf(),
-    );
-    assert!(seen.contains(&(odd.clone(), odd)));
+    let seen = inherited_environment(&[(odd.clone(), odd.clone())], &shell(""));
+    assert_eq!(seen.get(&odd), Some(&odd));
 }

@@ -13,7 +13,7 @@ fn start<'a>() -> Start<'a> {
         model: None,
         resume: None,
         prompt: "do it",
-        prompt_file: Path::new("/w/.cf/attempts/1/prompt.md"),
+        prompt_file: Path::new("/w/.cf/attempts/1.md"),
         script_file: Path::new("/w/.cf/attempts/1/script"),
         state: Path::new("/w/.cf"),
     }
@@ -181,8 +181,8 @@ fn custom(command: &[&str], prompt: PromptBy) -> Engine {
 }
 
 #[test_case(&["a", "b"], PromptBy::Stdin => "a b"; "on standard input")]
-#[test_case(&["a", "--file={prompt_file}", "b"], PromptBy::File => "a --file=/w/.cf/attempts/1/prompt.md b"; "a file in its place")]
-#[test_case(&["a", "b"], PromptBy::File => "a b /w/.cf/attempts/1/prompt.md"; "a file at the end")]
+#[test_case(&["a", "--file={prompt_file}", "b"], PromptBy::File => "a --file=/w/.cf/attempts/1.md b"; "a file in its place")]
+#[test_case(&["a", "b"], PromptBy::File => "a b /w/.cf/attempts/1.md"; "a file at the end")]
 #[test_case(&["a", "-m", "{prompt}"], PromptBy::Argument => "a -m do it"; "the text in its place")]
 #[test_case(&["a"], PromptBy::Argument => "a do it"; "the text at the end")]
 fn gives_the_prompt(command: &[&str], prompt: PromptBy) -> String {
