@@ -8,11 +8,11 @@
 mod own;
 mod sweep;
 
+pub(crate) use own::is_stopped_child;
 pub use own::{
     adopted, become_subreaper, close_on_exec_all, is_ignored, lock_held, make_room_for_files,
-    make_undumpable, most_bytes_of_a_file, most_files, reap_adopted, survive_file_limit,
+    make_undumpable, most_bytes_of_a_file, most_files, reap, survive_file_limit,
 };
-pub(crate) use own::{is_stopped_child, reap};
 pub(crate) use sweep::mark_of;
 pub use sweep::{Lost, SessionTrust, Swept, remains, sweep};
 

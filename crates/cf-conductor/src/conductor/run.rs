@@ -645,8 +645,6 @@ impl<'a> Conductor<'a> {
         Ok(())
     }
 
-    // ---- waiting ------------------------------------------------------------------------------------------------
-
     // ---- the end --------------------------------------------------------------------------
 
     /// Looks after what ends without telling: orphans that came to this process, and survivors of unclean stops. What

@@ -155,16 +155,10 @@ pub fn adopted(own_children: &[i32]) -> Vec<Stat> {
         .collect()
 }
 
-/// Waits for adopted orphans that have ended, so that none stays a zombie. Returns how many.
+/// Waits for an adopted orphan if it has ended, so that it stays no zombie. Returns whether it had.
 ///
 /// It waits by number and never for just any child: that would steal the end of children that `std` or tokio wait for.
-pub fn reap_adopted(own_children: &[i32]) -> usize {
-    let adopted = adopted(own_children);
-    adopted.iter().filter(|orphan| reap(orphan)).count()
-}
-
-/// Waits for an adopted orphan if it has ended. Returns whether it had.
-pub(crate) fn reap(orphan: &Stat) -> bool {
+pub fn reap(orphan: &Stat) -> bool {
     !orphan.runs()
         && Pid::from_raw(orphan.pid)
             .is_some_and(|pid| matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(Some(_))))
