@@ -19,7 +19,7 @@ use crate::render::time;
 /// What is stored as its details is no JSON.
 pub(crate) fn push_event(out: &mut Vec<u8>, row: &EventRow<'_>) -> Result<(), StoreError> {
     out.extend_from_slice(b"{\"seq\":");
-    push_number(out, row.seq);
+    push_value(out, &row.seq);
     out.extend_from_slice(b",\"at\":\"");
     time::push_full(out, row.at);
     out.extend_from_slice(b"\",\"type\":");
@@ -55,20 +55,14 @@ pub(crate) fn push_task(out: &mut Vec<u8>, row: &TaskRow<'_>) {
     push_opt(out, ",\"engine\":", row.engine);
     push_opt(out, ",\"model\":", row.model);
     out.extend_from_slice(b",\"timeout_ms\":");
-    match row.timeout_ms {
-        Some(ms) => push_number(out, ms),
-        None => out.extend_from_slice(b"null"),
-    }
+    push_value(out, &row.timeout_ms);
     out.extend_from_slice(b",\"env\":");
     out.extend_from_slice(row.env.as_bytes());
     out.extend_from_slice(b",\"priority\":");
-    if row.priority < 0 {
-        out.push(b'-');
-    }
-    push_number(out, row.priority.unsigned_abs());
+    push_value(out, &row.priority);
     push_opt(out, ",\"status\":", Some(row.status));
     out.extend_from_slice(b",\"version\":");
-    push_number(out, row.version);
+    push_value(out, &row.version);
     out.extend_from_slice(b",\"depends_on\":[");
     for (at, on) in row.depends_on.iter().enumerate() {
         // A vector takes whatever is written to it.
@@ -82,7 +76,7 @@ pub(crate) fn push_task(out: &mut Vec<u8>, row: &TaskRow<'_>) {
         push_value(out, &links);
     }
     out.extend_from_slice(b",\"open_blockers\":");
-    push_number(out, row.open_blockers);
+    push_value(out, &row.open_blockers);
     out.extend_from_slice(b",\"created_at\":\"");
     time::push_full(out, row.created_at);
     out.extend_from_slice(b"\",\"updated_at\":\"");
@@ -100,20 +94,6 @@ fn push_opt(out: &mut Vec<u8>, name: &str, text: Option<&str>) {
         Some(text) => push_text(out, text),
         None => out.extend_from_slice(b"null"),
     }
-}
-
-fn push_number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// Whether a byte stands for itself in a string of JSON.
