@@ -21,7 +21,7 @@ use std::collections::hash_map::Entry;
 use std::io::Read as _;
 use std::path::Path;
 
-use cf_conductor::store::rows::ById;
+use cf_conductor::store::ids::ById;
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_core::{Actor, TaskId, TaskLabel, TaskRef};
 

@@ -8,9 +8,11 @@
 pub mod attempt;
 pub mod batch;
 pub mod blocker;
+pub(crate) mod edges;
 pub mod event;
 pub mod follow;
 pub mod history;
+pub mod ids;
 pub mod link;
 pub mod look;
 mod migrate;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use cf_conductor::store::rows::ById;
+use cf_conductor::store::ids::ById;
 use cf_core::{TaskId, TaskStatus};
 use serde::Serialize;
 

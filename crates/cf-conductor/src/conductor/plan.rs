@@ -9,7 +9,8 @@ use cf_core::{BatchId, Graph, GraphError, Isolation, TaskId, TaskLabel, TaskStat
 use super::{ConductorError, Goal, Setup, trees};
 use crate::engine::{Engine, EngineName, agents_on_path, find_program};
 use crate::settings::Settings;
-use crate::store::rows::{ById, Edges, IdSet};
+use crate::store::edges::Edges;
+use crate::store::ids::{ById, IdSet};
 use crate::store::task::{Task, TaskFilter};
 use crate::store::{Reader, Store};
 use crate::worktree::Base;

@@ -10,7 +10,7 @@ use cf_reconcile::{
 
 use super::{Asked, Observation, Reconciler};
 use crate::store::blocker::BlockerSummary;
-use crate::store::rows::ById;
+use crate::store::ids::ById;
 use crate::store::task::TaskStanding;
 use crate::store::{Reader, Result, Store};
 

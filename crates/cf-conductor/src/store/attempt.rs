@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension as _, Row};
 use serde_json::{Value, json};
 
 use super::event::Event;
-use super::rows::IdSet;
+use super::ids::IdSet;
 use super::sql::{json_opt, parsed, parsed_opt, time, time_opt, to_json};
 use super::task::{StatusWrite, Task};
 use super::{Doing as _, Reader, Result, StoreError, Tx};

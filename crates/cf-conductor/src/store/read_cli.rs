@@ -7,7 +7,8 @@ use cf_core::{Link, LinkKind, TaskId, TaskStatus};
 
 use rusqlite::backup::Backup;
 
-use super::rows::{ById, word};
+use super::ids::ById;
+use super::rows::word;
 use super::sql::parsed;
 use super::task::TaskFilter;
 use super::{Doing as _, Reader, Result, Store};

@@ -4,16 +4,16 @@
 //! what stands around a task (its dependencies, links and open blockers) is read for all tasks in one pass each.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
-use std::ops::Range;
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use cf_core::{Link, TaskId, Timestamp};
 use rusqlite::types::Type;
 use rusqlite::{Row, Statement};
 
+use super::edges::Edges;
 use super::event::{Event, EventFilter};
+use super::ids::ById;
 use super::sql::{json, parsed, time, to_json};
 use super::task::TaskFilter;
 use super::{Doing as _, Reader, Result};
@@ -176,54 +176,6 @@ struct Around<'a> {
     open_blockers: u64,
 }
 
-/// Hashes what is random already, as ids are, and so cheaply.
-#[derive(Debug, Default)]
-pub struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(size_of::<u64>()) {
-            let mut word = [0; size_of::<u64>()];
-            word[..part.len()].copy_from_slice(part);
-            // The product with an odd number (here 2^64 divided by the golden ratio) keeps all that the word tells.
-            self.0 = (self.0.rotate_left(32) ^ u64::from_ne_bytes(word))
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-/// A set of ids.
-pub type IdSet = HashSet<TaskId, BuildHasherDefault<IdHasher>>;
-
-/// A map by ids.
-pub type ById<T> = HashMap<TaskId, T, BuildHasherDefault<IdHasher>>;
-
-/// Every dependency there is, those of a task together.
-#[derive(Debug, Default)]
-pub(crate) struct Edges {
-    on: Vec<TaskId>,
-    of: ById<Range<usize>>,
-}
-
-impl Edges {
-    /// What a task depends on, in the order of the ids.
-    pub(crate) fn of(&self, task: TaskId) -> &[TaskId] {
-        self.of
-            .get(&task)
-            .map_or(&[], |range| &self.on[range.clone()])
-    }
-
-    /// All of them, as `(task, depends on)`.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (TaskId, TaskId)> {
-        let of = self.of.iter();
-        of.flat_map(|(task, range)| self.on[range.clone()].iter().map(|on| (*task, *on)))
-    }
-}
-
 /// What stands around every task there is.
 #[derive(Debug, Default)]
 struct Surroundings {
@@ -316,41 +268,6 @@ impl Reader<'_> {
             links: self.links_by_task()?,
             open_blockers: self.open_blockers_by_task()?,
         })
-    }
-
-    /// Every dependency there is.
-    pub(crate) fn all_edges(&self) -> Result<Edges> {
-        let mut edges = Edges::default();
-        let mut begun: Option<(TaskId, usize)> = None;
-        self.each_edge(|task, on| {
-            if begun.is_none_or(|(same, _)| same != task) {
-                let end = edges.on.len();
-                edges.of.extend(begun.map(|(task, from)| (task, from..end)));
-                begun = Some((task, end));
-            }
-            edges.on.push(on);
-        })?;
-        let end = edges.on.len();
-        edges.of.extend(begun.map(|(task, from)| (task, from..end)));
-        Ok(edges)
-    }
-
-    /// Every dependency `(task, depends on)` of the workspace, in the order of the ids.
-    ///
-    /// # Errors
-    ///
-    /// SQLite refuses.
-    pub fn each_edge(&self, mut each: impl FnMut(TaskId, TaskId)) -> Result<()> {
-        const DOING: &str = "read dependencies";
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT task, depends_on FROM dependency ORDER BY task, depends_on")
-            .doing(DOING)?;
-        let mut rows = statement.query([]).doing(DOING)?;
-        while let Some(row) = rows.next().doing(DOING)? {
-            each(parsed(row, 0).doing(DOING)?, parsed(row, 1).doing(DOING)?);
-        }
-        Ok(())
     }
 }
 

@@ -11,7 +11,7 @@ use cf_core::{
 use rusqlite::{OptionalExtension as _, Row};
 
 use super::event::Event;
-use super::rows::ById;
+use super::ids::ById;
 use super::sql::{duration_opt, json, millis, parsed, parsed_opt, time, to_json};
 use super::{Doing as _, Reader, Result, StoreError, Tx};
 
@@ -475,17 +475,6 @@ impl Reader<'_> {
             .doing("read dependencies")?;
         rows.collect::<rusqlite::Result<_>>()
             .doing("read dependencies")
-    }
-
-    /// Every edge `(task, depends on)` of the workspace.
-    ///
-    /// # Errors
-    ///
-    /// SQLite refuses.
-    pub fn edges(&self) -> Result<Vec<(TaskId, TaskId)>> {
-        let mut edges = Vec::new();
-        self.each_edge(|task, on| edges.push((task, on)))?;
-        Ok(edges)
     }
 
     pub(super) fn open_blockers_by_task(&self) -> Result<ById<u64>> {
