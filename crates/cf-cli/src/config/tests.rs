@@ -265,3 +265,14 @@ fn a_number_that_no_integer_holds_is_said_and_no_crash() {
     .unwrap_err();
     assert!(said.contains("config.toml:3: "), "{said}");
 }
+
+#[test]
+fn a_setting_that_there_is_none_of_is_an_error() {
+    let mut layer = Layer::default();
+    let said = layer.set_text("nonsense", "1", Origin::Default);
+    assert_eq!(said, Err("there is no setting nonsense".to_owned()));
+    let toml = DeTable::parse("nonsense = 1").unwrap();
+    let value = toml.get_ref()["nonsense"].get_ref();
+    let said = layer.set_toml("nonsense", value, Origin::Default);
+    assert_eq!(said, Err("there is no setting nonsense".to_owned()));
+}
