@@ -191,8 +191,8 @@ fn contradictions(layer: &Layer) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The host on which short links such as `owner/repo#12` live: the one that is asked when no other is named. A file that
-/// is wrong names none; whoever needs the rest of it says so.
+/// The host on which short links such as `owner/repo#12` live: the one that is asked when no other is named. A file
+/// that is wrong names none; whoever needs the rest of it says so.
 pub(crate) fn default_host() -> &'static str {
     static HOST: OnceLock<String> = OnceLock::new();
     HOST.get_or_init(|| {

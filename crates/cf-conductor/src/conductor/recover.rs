@@ -132,8 +132,8 @@ impl Core {
         Ok(open)
     }
 
-    /// Takes over the attempt of a batch whose conductor is gone, of a task that this batch waits for: from now on it is
-    /// this batch's own. Returns what was stored, or nothing when somebody has settled it meanwhile.
+    /// Takes over the attempt of a batch whose conductor is gone, of a task that this batch waits for: from now on it
+    /// is this batch's own. Returns what was stored, or nothing when somebody has settled it meanwhile.
     ///
     /// A task of this batch that has no outcome runs by it from now on. Of a task outside the batch, or finished in it,
     /// only the claim is taken over; its attempt's end makes it what it is, and this batch does not end before.
