@@ -24,6 +24,8 @@ pub mod rows;
 mod sql;
 pub mod stop;
 pub mod task;
+#[cfg(test)]
+mod tests;
 pub mod total;
 pub mod worktree;
 
@@ -588,6 +590,7 @@ impl Store {
                 Durability::Full => "PRAGMA synchronous = FULL",
                 Durability::Normal => "PRAGMA synchronous = NORMAL",
             };
+            // SQLite acts upon these words when it prepares them, and prepares them anew each time they are run.
             self.conn
                 .prepare_cached(statement)
                 .and_then(|mut set| set.execute([]))
