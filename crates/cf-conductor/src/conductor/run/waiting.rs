@@ -42,7 +42,11 @@ impl Conductor<'_> {
         if let Some(left) = held_off.filter(|left| !left.is_zero()) {
             wait = wait.min(left);
         }
-        if !self.pending.is_empty()
+        // What became ready in the last turn needs more supervisors than were at their gates before it.
+        let lacks_supervisors =
+            can_start && short.is_zero() && self.core.at_gate.len() < self.core.wanted_at_gate();
+        if lacks_supervisors
+            || !self.pending.is_empty()
             || (!self.core.unverified.is_empty() && can_start)
             || !self.core.relook.is_empty()
         {
@@ -77,8 +81,12 @@ impl Conductor<'_> {
                     return woken;
                 }
                 () = self.watch.woken() => {
-                    woken.commit = true;
-                    return woken;
+                    // A commit of this conductor wakes it as well, and is no news to it.
+                    let now = self.store.data_version();
+                    if now.is_err() || now.ok() != self.data_version {
+                        woken.commit = true;
+                        return woken;
+                    }
                 }
                 done = next_done(&mut self.trees) => {
                     woken.done.push(done);
