@@ -45,30 +45,42 @@ impl WakeFile {
 #[derive(Debug)]
 pub struct Watch {
     fd: Option<AsyncFd<OwnedFd>>,
+    /// What is watched, for [`Watch::end`].
+    number: i32,
 }
 
 impl Watch {
     /// Watches the file. Must be called within a tokio runtime.
     pub fn new(path: &Path) -> Self {
-        Self {
-            fd: Self::watch(path)
-                .inspect_err(|error| tracing::debug!(%error, "no inotify"))
-                .ok(),
-        }
+        Self::on(path)
+            .inspect_err(|error| tracing::debug!(%error, "no inotify"))
+            .unwrap_or(Self::without_events())
     }
 
     /// A watch that never wakes by itself, as on a system without inotify.
     pub const fn without_events() -> Self {
-        Self { fd: None }
+        Self {
+            fd: None,
+            number: -1,
+        }
     }
 
-    fn watch(path: &Path) -> io::Result<AsyncFd<OwnedFd>> {
-        let fd = watch(path)?;
+    fn on(path: &Path) -> io::Result<Self> {
+        let (fd, number) = watch(path)?;
         #[expect(
             deprecated,
             reason = "its successor is unsafe; an OwnedFd keeps its descriptor, which is all that is asked for"
         )]
-        AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)
+        let fd = Some(AsyncFd::with_interest(fd, tokio::io::Interest::READABLE)?);
+        Ok(Self { fd, number })
+    }
+
+    /// Watches no longer. A kernel takes some milliseconds, up to thirty, to forget a watch, and a descriptor is not
+    /// closed before that is done: who says early that it is over need not wait for it.
+    pub fn end(&self) {
+        if let Some(fd) = &self.fd {
+            let _ = inotify::remove_watch(fd.get_ref(), self.number);
+        }
     }
 
     /// Whether the system tells of changes; otherwise the caller looks every 100 ms.
@@ -108,7 +120,8 @@ impl Listener {
         Self {
             fd: watch(path)
                 .inspect_err(|error| tracing::debug!(%error, "no inotify"))
-                .ok(),
+                .ok()
+                .map(|(fd, _)| fd),
             woken_at: None,
         }
     }
@@ -133,11 +146,11 @@ impl Listener {
     }
 }
 
-/// A descriptor that can be read when the file was written to.
-fn watch(path: &Path) -> io::Result<OwnedFd> {
+/// A descriptor that can be read when the file was written to, and the number of the watch.
+fn watch(path: &Path) -> io::Result<(OwnedFd, i32)> {
     let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
-    inotify::add_watch(&fd, path, inotify::WatchFlags::MODIFY)?;
-    Ok(fd)
+    let number = inotify::add_watch(&fd, path, inotify::WatchFlags::MODIFY)?;
+    Ok((fd, number))
 }
 
 /// Reads everything that is queued, so that one look answers all of it. A buffer that was not filled took all of it.

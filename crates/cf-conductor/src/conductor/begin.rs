@@ -49,14 +49,20 @@ impl Core {
         again: Again,
         base: Option<&str>,
     ) -> Result<()> {
-        tx.insert_batch(self.batch, &self.settings, tasks)?;
+        tx.insert_batch(self.batch, &self.settings, tasks.len())?;
         if let Some(base) = base {
             tx.set_batch_base(self.batch, base)?;
         }
-        let mut taken = tx.reader().batch_tasks(self.batch)?;
-        take_up::take_up(tx, self.batch, &mut taken, again)?;
+        let places = tasks.iter().zip(0..);
+        let mut taken: Vec<BatchTask> =
+            places.map(|(task, at)| BatchTask::new(*task, at)).collect();
+        let labels = take_up::take_up(tx, self.batch, &mut taken, again)?;
         force_links(tx, &taken, again)?;
-        self.take_in(tx, &taken)
+        for (row, label) in taken.iter_mut().zip(&labels) {
+            rows::tell_taken(self.batch, tx, row, label)?;
+            tx.insert_batch_task(self.batch, row)?;
+        }
+        self.take_in(tx)
     }
 
     /// Takes up a batch that exists: finds what its attempts have come to, and what is left to do. Returns the attempts
@@ -90,9 +96,13 @@ impl Core {
             }
         }
         let again = if again { Again::Yes } else { Again::No };
-        take_up::take_up(tx, batch, &mut taken, again)?;
+        let labels = take_up::take_up(tx, batch, &mut taken, again)?;
         force_links(tx, &taken, again)?;
-        self.take_in(tx, &taken)?;
+        for (row, label) in taken.iter_mut().zip(&labels) {
+            rows::tell_taken(batch, tx, row, label)?;
+            tx.store_batch_task(batch, row)?;
+        }
+        self.take_in(tx)?;
         // A pass settles what has ended; what lives goes on without it.
         for attempt in open.iter().filter(|_| !matches!(goal, Goal::Pass(_))) {
             tx.append(

@@ -80,6 +80,15 @@ pub struct Plan {
     pub neighbours: Vec<BatchId>,
 }
 
+impl Plan {
+    /// How many tasks can start at once, `most` at most.
+    pub(super) fn first(&self, most: usize) -> usize {
+        let starts =
+            |task: &&PlannedTask| task.standing == Standing::Runs && task.depends_on.is_empty();
+        self.order.iter().filter(starts).take(most).count()
+    }
+}
+
 /// Works out what a batch would do, and refuses what cannot be run. Stores nothing.
 ///
 /// # Errors

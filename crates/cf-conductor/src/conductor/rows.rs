@@ -1,6 +1,6 @@
 //! What a change of a task's row is called in the log.
 
-use cf_core::{AttemptId, BatchId, EventType, Outcome, Phase};
+use cf_core::{AttemptId, BatchId, EventType, Outcome, Phase, TaskLabel};
 use cf_reconcile::{Reason, ReconcileAction, ReconciliationResult};
 
 use super::turn::Core;
@@ -52,9 +52,13 @@ fn store_one(core: &mut Core, tx: &mut Tx<'_>, mut change: Changed) -> Result<()
     tx.store_batch_task(core.batch, &change.row)
 }
 
-/// Stores a row as a take-up made it, with its event.
-pub(super) fn store_taken(batch: BatchId, tx: &mut Tx<'_>, row: &BatchTask) -> Result<()> {
-    let mut row = row.clone();
+/// Tells of a row as a take-up made it, which is stored next.
+pub(super) fn tell_taken(
+    batch: BatchId,
+    tx: &mut Tx<'_>,
+    row: &mut BatchTask,
+    label: &TaskLabel,
+) -> Result<()> {
     let kind = match row.phase {
         Phase::Finished => EventType::BatchTaskSkipped,
         Phase::Held => EventType::BatchTaskBlocked,
@@ -62,7 +66,6 @@ pub(super) fn store_taken(batch: BatchId, tx: &mut Tx<'_>, row: &BatchTask) -> R
             EventType::BatchTaskQueued
         }
     };
-    let label = tx.reader().label(row.task)?;
     let mut event = Event::new(kind)
         .task(row.task)
         .batch(batch)
@@ -75,7 +78,7 @@ pub(super) fn store_taken(batch: BatchId, tx: &mut Tx<'_>, row: &BatchTask) -> R
     if row.phase == Phase::Finished {
         row.since_seq = seq;
     }
-    tx.store_batch_task(batch, &row)
+    Ok(())
 }
 
 /// The event of a change, if it has one: where a task moved on its own way, nothing is told.

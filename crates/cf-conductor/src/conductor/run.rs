@@ -83,9 +83,16 @@ pub fn start(
     let ended = within_runtime(async {
         let settings = plan.settings.clone();
         let mut conductor = Conductor::new(setup, store, batch, settings, lock, &mut hooked)?;
+        // They start while the batch is stored. One that cannot be started is told when it is needed.
+        let _ = conductor
+            .executor
+            .warm(plan.first(conductor.core.settings.slots()));
         let again = if plan.force { Again::Yes } else { Again::No };
         let base = plan.base.as_ref().map(|base| base.commit.as_str());
-        conductor.begin(&plan.tasks, again, base)?;
+        if let Err(error) = conductor.begin(&plan.tasks, again, base) {
+            conductor.executor.retire_all().await;
+            return Err(error);
+        }
         conductor.conduct().await
     });
     hooked.finish();
@@ -394,6 +401,9 @@ impl<'a> Conductor<'a> {
             Err(error) => Err(error),
         };
         self.remove_ahead();
+        if turned.is_ok() {
+            self.watch.end();
+        }
         match turned {
             Ok(end) => {
                 // Everything that they reported has been stored.

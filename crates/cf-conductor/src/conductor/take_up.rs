@@ -2,14 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use cf_core::{Actor, BatchId, Outcome, Phase, TaskId, TaskStatus};
+use cf_core::{Actor, BatchId, Outcome, Phase, TaskId, TaskLabel, TaskStatus};
 use cf_reconcile::{LiveClaim, Reason, Stored};
 
 use crate::schedule::{Gate, Member, Outsider, Schedule};
 use crate::settings::Settings;
+use crate::store::attempt::Attempt;
 use crate::store::batch::BatchTask;
 use crate::store::task::{StatusWrite, TaskStanding};
-use crate::store::{Reader, Result, Tx};
+use crate::store::{Reader, Result, StoreError, Tx};
 
 /// How DONE tasks are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +22,19 @@ pub(super) enum Again {
 }
 
 /// Takes up tasks that a batch is to work on: makes READY what is to run, gives their outcome to those that are done,
-/// and leaves alone what others work on. The rows are changed in place and stored by the caller.
+/// and leaves alone what others work on. The rows are changed in place and stored by the caller. Returns how each task
+/// is called.
 pub(super) fn take_up(
     tx: &mut Tx<'_>,
     batch: BatchId,
     rows: &mut [BatchTask],
     again: Again,
-) -> Result<()> {
+) -> Result<Vec<TaskLabel>> {
     let by = Actor::Batch(batch);
     let now = tx.now();
     let last_seq = tx.reader().last_seq()?;
+    let open = OpenAttempts::of_all(&tx.reader())?;
+    let mut labels = Vec::with_capacity(rows.len());
     for row in rows {
         row.outcome = None;
         row.reason = None;
@@ -39,7 +43,13 @@ pub(super) fn take_up(
         row.ended_at = None;
         row.phase = Phase::Waiting;
         row.take_up_seq = last_seq;
-        let task = tx.reader().task(row.task)?;
+        let found = tx.reader().standing_and_label(row.task)?;
+        let (task, label) = found.ok_or_else(|| StoreError::Unknown {
+            what: "task",
+            given: row.task.to_string(),
+            similar: Vec::new(),
+        })?;
+        labels.push(label);
         let done = |row: &mut BatchTask, reason: &Reason| {
             row.phase = Phase::Finished;
             row.outcome = Some(Outcome::Skipped);
@@ -57,9 +67,7 @@ pub(super) fn take_up(
             continue;
         }
         let mine = task.claim == Some(batch);
-        if tx.reader().has_open_attempt(row.task)?
-            || (task.status == TaskStatus::InProgress && !mine)
-        {
+        if !open.of(row.task).is_empty() || (task.status == TaskStatus::InProgress && !mine) {
             // Somebody's: it is waited for at its gate, or held when a person works on it.
             continue;
         }
@@ -82,6 +90,7 @@ pub(super) fn take_up(
             }
         };
         if ready {
+            let task = tx.reader().task(row.task)?;
             let written = tx.write_status(&task, TaskStatus::Ready, &by, None)?;
             debug_assert!(
                 matches!(written, StatusWrite::Changed { .. }),
@@ -89,7 +98,29 @@ pub(super) fn take_up(
             );
         }
     }
-    Ok(())
+    Ok(labels)
+}
+
+/// The attempts that may be alive, by their tasks. They are few, and a batch asks about each of its tasks.
+struct OpenAttempts(HashMap<TaskId, Vec<Attempt>>);
+
+impl OpenAttempts {
+    fn of_all(reader: &Reader<'_>) -> Result<Self> {
+        let mut by_task: HashMap<TaskId, Vec<Attempt>> = HashMap::new();
+        for attempt in reader.open_attempts()? {
+            by_task.entry(attempt.task).or_default().push(attempt);
+        }
+        Ok(Self(by_task))
+    }
+
+    fn of_one(reader: &Reader<'_>, task: TaskId) -> Result<Self> {
+        let open = reader.open_attempts_of(task)?;
+        Ok(Self(HashMap::from([(task, open)])))
+    }
+
+    fn of(&self, task: TaskId) -> &[Attempt] {
+        self.0.get(&task).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Builds the schedule of a batch from what is stored: its rows, the tasks' standings, the edges, and the tasks outside
@@ -118,13 +149,14 @@ pub(super) fn schedule(
             );
         }
     }
+    let open = OpenAttempts::of_all(reader)?;
     let mut members = Vec::with_capacity(rows.len());
     for mut row in rows {
         if row.phase == Phase::Stopping {
             // Whether its agent was told to end is not known, so it is found again that it has to.
             row.phase = Phase::Running;
         }
-        members.extend(member_of(reader, batch, row)?);
+        members.extend(member_of(reader, batch, row, &open)?);
     }
     let mut outsiders = Vec::new();
     let mut seen = HashSet::new();
@@ -142,25 +174,31 @@ pub(super) fn schedule(
 /// A task that was added to the batch while it runs, as the schedule wants to know it; its dependencies are told apart.
 pub(super) fn member(reader: &Reader<'_>, batch: BatchId, task: TaskId) -> Result<Option<Member>> {
     match reader.batch_task(batch, task)? {
-        Some(row) => member_of(reader, batch, row),
+        Some(row) => member_of(reader, batch, row, &OpenAttempts::of_one(reader, task)?),
         None => Ok(None),
     }
 }
 
-fn member_of(reader: &Reader<'_>, batch: BatchId, row: BatchTask) -> Result<Option<Member>> {
-    let Some(standing) = reader.standing(row.task)? else {
+fn member_of(
+    reader: &Reader<'_>,
+    batch: BatchId,
+    row: BatchTask,
+    open: &OpenAttempts,
+) -> Result<Option<Member>> {
+    let Some((standing, label)) = reader.standing_and_label(row.task)? else {
         return Ok(None);
     };
+    let open = open.of(row.task);
     Ok(Some(Member {
         claim: if row.phase == Phase::Running {
             LiveClaim::None
         } else {
-            claim(reader, &standing)?
+            claim_with(&standing, !open.is_empty())
         },
-        label: reader.label(row.task)?,
+        label,
         priority: standing.priority,
         stored: stored(&standing),
-        gate: gate(reader, batch, &standing)?,
+        gate: gate_with(batch, &standing, open),
         row,
     }))
 }
@@ -189,25 +227,33 @@ pub(super) const fn stored(standing: &TaskStanding) -> Stored {
 
 /// Whether an agent of anybody works on a task, or may.
 pub(super) fn claim(reader: &Reader<'_>, standing: &TaskStanding) -> Result<LiveClaim> {
+    Ok(claim_with(standing, reader.has_open_attempt(standing.id)?))
+}
+
+fn claim_with(standing: &TaskStanding, has_open_attempt: bool) -> LiveClaim {
     let claimed = standing.status == TaskStatus::InProgress && standing.claim.is_some();
-    Ok(if claimed || reader.has_open_attempt(standing.id)? {
+    if claimed || has_open_attempt {
         LiveClaim::Some
     } else {
         LiveClaim::None
-    })
+    }
 }
 
 /// What keeps a task from starting in this batch, once its dependencies are met.
 pub(super) fn gate(reader: &Reader<'_>, batch: BatchId, standing: &TaskStanding) -> Result<Gate> {
-    let foreign =
-        |attempt: &crate::store::attempt::Attempt| attempt.batch != batch || attempt.end.is_some();
-    if reader.open_attempts_of(standing.id)?.iter().any(foreign) {
-        return Ok(Gate::ClaimedElsewhere);
+    let open = reader.open_attempts_of(standing.id)?;
+    Ok(gate_with(batch, standing, &open))
+}
+
+fn gate_with(batch: BatchId, standing: &TaskStanding, open: &[Attempt]) -> Gate {
+    let foreign = |attempt: &Attempt| attempt.batch != batch || attempt.end.is_some();
+    if open.iter().any(foreign) {
+        return Gate::ClaimedElsewhere;
     }
-    Ok(match (standing.status, standing.claim) {
+    match (standing.status, standing.claim) {
         (TaskStatus::InProgress, Some(by)) if by == batch => Gate::Open,
         (TaskStatus::InProgress, Some(_)) => Gate::ClaimedElsewhere,
         (TaskStatus::InProgress, None) => Gate::InProgressByHand,
         _ => Gate::Open,
-    })
+    }
 }

@@ -255,16 +255,8 @@ impl Core {
         }
     }
 
-    /// Takes in what a take-up made of the batch's tasks: stores the rows that it touched, each with its event, and
-    /// builds the schedule.
-    pub(super) fn take_in(
-        &mut self,
-        tx: &mut Tx<'_>,
-        taken: &[crate::store::batch::BatchTask],
-    ) -> Result<()> {
-        for row in taken {
-            rows::store_taken(self.batch, tx, row)?;
-        }
+    /// Takes in what a take-up made of the batch's tasks, which is stored: builds the schedule.
+    pub(super) fn take_in(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         self.schedule = take_up::schedule(&tx.reader(), self.batch, &self.settings)?;
         self.schedule.settle_all(tx.now());
         let left: Vec<TaskId> = self

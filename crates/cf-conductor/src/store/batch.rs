@@ -96,6 +96,24 @@ const PLACE: &str = "b.task, b.position, b.phase, b.outcome, b.reason, b.attempt
                      b.since_seq, b.take_up_seq, b.started_at_ms, b.ended_at_ms";
 
 impl BatchTask {
+    /// A task that is new in a batch, at this place.
+    pub(crate) const fn new(task: TaskId, position: u32) -> Self {
+        Self {
+            task,
+            position,
+            phase: Phase::Waiting,
+            outcome: None,
+            reason: None,
+            attempts: 0,
+            failures: 0,
+            not_before: None,
+            since_seq: 0,
+            take_up_seq: 0,
+            started_at: None,
+            ended_at: None,
+        }
+    }
+
     /// Reads the columns of [`PLACE`], by their places.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
@@ -382,17 +400,17 @@ impl Reader<'_> {
 }
 
 impl Tx<'_> {
-    /// Stores a batch that runs from now on, with its tasks in this order.
+    /// Stores a batch that runs from now on, with so many tasks, whose rows the caller adds.
     pub(crate) fn insert_batch(
         &mut self,
         id: BatchId,
         settings: &Settings,
-        tasks: &[TaskId],
+        tasks: usize,
     ) -> Result<()> {
         self.append(
             Event::new(EventType::BatchStarted)
                 .batch(id)
-                .with("tasks", tasks.len())
+                .with("tasks", tasks)
                 .with(
                     "settings",
                     serde_json::to_value(settings).expect("settings are JSON"),
@@ -404,16 +422,50 @@ impl Tx<'_> {
                 (id.to_string(), to_json(settings), self.now.as_millisecond()),
             )
             .doing("store a batch")?;
-        let mut statement = self
-            .conn
-            .prepare_cached("INSERT INTO batch_task (batch, position, task, phase) VALUES (?1, ?2, ?3, 'waiting')")
-            .doing("store a batch's tasks")?;
-        for (position, task) in tasks.iter().enumerate() {
-            statement
-                .execute((id.to_string(), position, task.to_string()))
-                .doing("store a batch's tasks")?;
+        Ok(())
+    }
+
+    /// The same with the rows of these tasks, as a batch has them that has not looked at them.
+    #[cfg(test)]
+    pub(crate) fn insert_batch_of(
+        &mut self,
+        id: BatchId,
+        settings: &Settings,
+        tasks: &[TaskId],
+    ) -> Result<()> {
+        self.insert_batch(id, settings, tasks.len())?;
+        for (task, position) in tasks.iter().zip(0..) {
+            self.insert_batch_task(id, &BatchTask::new(*task, position))?;
         }
         Ok(())
+    }
+
+    /// Adds a task to a batch, as it stands there.
+    pub(crate) fn insert_batch_task(&mut self, batch: BatchId, row: &BatchTask) -> Result<()> {
+        self.conn
+            .prepare_cached(
+                "INSERT INTO batch_task (batch, task, phase, outcome, reason, attempts, failures, not_before_ms, since_seq, \
+                 started_at_ms, ended_at_ms, take_up_seq, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            )
+            .and_then(|mut s| {
+                s.execute(rusqlite::params![
+                    batch.to_string(),
+                    row.task.to_string(),
+                    row.phase.as_str(),
+                    row.outcome.map(Outcome::as_str),
+                    row.reason,
+                    row.attempts,
+                    row.failures,
+                    row.not_before.map(Timestamp::as_millisecond),
+                    row.since_seq,
+                    row.started_at.map(Timestamp::as_millisecond),
+                    row.ended_at.map(Timestamp::as_millisecond),
+                    row.take_up_seq,
+                    row.position,
+                ])
+            })
+            .doing("store a batch's tasks")
+            .map(drop)
     }
 
     /// Adds a task that was just made to a batch that has not ended, behind all others. Its conductor takes it in when

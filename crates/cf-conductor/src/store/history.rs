@@ -121,7 +121,7 @@ mod tests {
                 tx.add_dependency(second, first)?;
                 tx.add_dependency(first, outside)?;
                 tx.ask(Some(outside), "of another?")?;
-                tx.insert_batch(id, &Settings::default(), &[second, first])?;
+                tx.insert_batch_of(id, &Settings::default(), &[second, first])?;
                 tx.ask(Some(first), "of ours?")?;
                 tx.append(
                     Event::new(EventType::BatchTaskSkipped)

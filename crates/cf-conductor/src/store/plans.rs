@@ -224,7 +224,7 @@ fn store(tasks: usize) -> (Store, About) {
             }
             for number in 1..=BATCHES {
                 let batch = BatchId(uuid::Uuid::from_u128(number));
-                tx.insert_batch(batch, &Settings::default(), &ids)?;
+                tx.insert_batch_of(batch, &Settings::default(), &ids)?;
                 let filled = tx.conn.execute_batch(&format!(
                     "INSERT INTO attempt (id, task, batch, generation, engine, stage, supervisor, supervisor_pid, \
                      start_ticks, boot_id, pid_ns, open, ending, started_at_ms) \

@@ -133,6 +133,9 @@ pub struct TaskStanding {
 
 const STANDING: &str = "SELECT id, status, version, status_by, status_via, status_seq, claim, attempt, priority, deleted_at_ms FROM task";
 
+const STANDING_AND_KEY: &str = "SELECT id, status, version, status_by, status_via, status_seq, claim, attempt, priority, deleted_at_ms, key \
+                                FROM task WHERE id = ?1";
+
 impl TaskStanding {
     /// Reads a row of [`STANDING`], by the places of its columns.
     fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -318,6 +321,31 @@ impl Reader<'_> {
             .and_then(|mut s| {
                 s.query_row([id.to_string()], TaskStanding::from_row)
                     .optional()
+            })
+            .doing("read a task")
+    }
+
+    /// The same together with how the task is called.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub(crate) fn standing_and_label(
+        &self,
+        id: TaskId,
+    ) -> Result<Option<(TaskStanding, TaskLabel)>> {
+        let label = |row: &Row<'_>| -> rusqlite::Result<TaskLabel> {
+            let key = row.get_ref(10)?.as_str_or_null()?;
+            let key: Option<TaskKey> = key.and_then(|key| key.parse().ok());
+            Ok(TaskLabel::new(id, key.as_ref()))
+        };
+        self.conn
+            .prepare_cached(STANDING_AND_KEY)
+            .and_then(|mut s| {
+                s.query_row([id.to_string()], |row| {
+                    Ok((TaskStanding::from_row(row)?, label(row)?))
+                })
+                .optional()
             })
             .doing("read a task")
     }

@@ -56,7 +56,7 @@ impl Lab {
         let task = store.write(&Actor::Cli, |tx| tx.add_task(&spec)).unwrap();
         store
             .write(&Actor::Batch(batch), |tx| {
-                tx.insert_batch(batch, &settings, &[task])?;
+                tx.insert_batch_of(batch, &settings, &[task])?;
                 let new = NewAttempt {
                     id: attempt,
                     task,

@@ -61,7 +61,7 @@ impl Lab {
         let batch = BatchId(uuid::Uuid::new_v4());
         store
             .write(&Actor::Batch(batch), |tx| {
-                tx.insert_batch(batch, &Settings::default(), &[task])
+                tx.insert_batch_of(batch, &Settings::default(), &[task])
             })
             .unwrap();
         Self {

@@ -17,7 +17,7 @@ fn batch_id(number: u128) -> BatchId {
 
 /// A task that a batch has done, in six events of the batch.
 fn run_once(tx: &mut Tx<'_>, batch: BatchId, task: TaskId) -> Result<()> {
-    tx.insert_batch(batch, &Settings::default(), &[task])?;
+    tx.insert_batch_of(batch, &Settings::default(), &[task])?;
     for to in [TaskStatus::InProgress, TaskStatus::Done] {
         tx.set_status(task, to, Expect::Anything)?;
     }

@@ -29,7 +29,7 @@ fn store() -> (Store, Vec<TaskId>) {
                 };
                 tasks.push(tx.add_task(&spec)?);
             }
-            tx.insert_batch(batch_id(1), &Settings::default(), &tasks)?;
+            tx.insert_batch_of(batch_id(1), &Settings::default(), &tasks)?;
             Ok(tasks)
         })
         .unwrap();
@@ -174,7 +174,7 @@ fn what_an_agent_used_is_counted_again_where_it_is_heard_of_after_the_end() {
     assert_eq!(used_now(&store), Some((Some(80), Some(160))));
     store
         .write(&by, |tx| {
-            tx.insert_batch(next, &Settings::default(), &tasks)?;
+            tx.insert_batch_of(next, &Settings::default(), &tasks)?;
             tx.move_attempt(&attempt, next)
         })
         .unwrap();
@@ -193,7 +193,7 @@ fn batches_that_had_ended_before_there_were_totals_get_theirs() {
             tx.end_attempt(attempt.id, &used(5))?;
             for (batch, outcome) in [(ended, Outcome::Failed), (live, Outcome::Completed)] {
                 if batch == live {
-                    tx.insert_batch(batch, &Settings::default(), &tasks)?;
+                    tx.insert_batch_of(batch, &Settings::default(), &tasks)?;
                 }
                 finish(tx, batch, outcome)?;
             }

@@ -25,7 +25,7 @@ fn attempt_in_store(lab: &Lab, store: &mut Store, name: &str, is_over: bool) -> 
         .unwrap();
     store
         .write(&Actor::Batch(batch), |tx| {
-            tx.insert_batch(batch, &Settings::default(), &[task])?;
+            tx.insert_batch_of(batch, &Settings::default(), &[task])?;
             let new = NewAttempt {
                 id: attempt,
                 task,
