@@ -124,6 +124,49 @@ fn a_retry_that_is_due_and_has_no_slot_costs_nothing() {
     assert!(used <= 20, "{used} ticks of a hundred");
 }
 
+/// The loop looks by itself once a second. A task that needs another supervisor than those that wait has one fetched at
+/// once; were it left to the clock, each pair would cost a second.
+#[test]
+fn tasks_that_become_ready_together_do_not_wait_for_the_clock() {
+    let pairs = 6;
+    let took = |is_chain: bool| {
+        let ws = workspace();
+        for pair in 0..pairs {
+            let waits = format!("while [ ! -e {pair}.up ]; do sleep 0.01; done");
+            for (one, script) in [("a", waits), ("b", format!("touch {pair}.up"))] {
+                let mut task = ws.task(&format!("{one}{pair}")).run(&script);
+                if is_chain {
+                    task = task.after(&format!("first{pair}"));
+                }
+                if is_chain && one == "a" {
+                    let mut first = ws.task(&format!("first{pair}")).run("true");
+                    if pair > 0 {
+                        first = first
+                            .after(&format!("a{}", pair - 1))
+                            .after(&format!("b{}", pair - 1));
+                    }
+                    first.add();
+                }
+                task.add();
+            }
+            if !is_chain {
+                ws.add(&format!("first{pair}"), "true");
+            }
+        }
+        let begun = Instant::now();
+        let all = ["--all-ready", "--max-parallel", "2"];
+        ws.run(all).ok();
+        begun.elapsed()
+    };
+    // The machine may be slow, but is so for both.
+    let apart = took(false);
+    let chained = took(true);
+    assert!(
+        chained < apart + Duration::from_secs(pairs / 2),
+        "{chained:?}, and {apart:?} without dependencies"
+    );
+}
+
 /// Processor time of a process, in clock ticks: fields 14 and 15 of its `stat`, counted behind its name.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
