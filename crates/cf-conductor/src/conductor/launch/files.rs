@@ -1,5 +1,5 @@
-//! The files that stand beside an attempt's folder: its prompt, which every attempt has, and the context that comes while
-//! it runs.
+//! The files that stand beside an attempt's folder: its prompt, which every attempt has, and the context that comes
+//! while it runs.
 //!
 //! The prompt's can be made before anybody knows whose it is going to be: a file system may take longer to make a file
 //! than it takes to store that an attempt begins, and while agents run nobody waits for it. Neither lies in a folder of
@@ -25,8 +25,8 @@ impl PromptFile {
         make_prompt(&path).map(|_| Self(path))
     }
 
-    /// Opens the file for writing if it is empty and its owner's alone. An agent of another attempt may have written into
-    /// it, or put something in its place, which the agent of this one would take for its own.
+    /// Opens the file for writing if it is empty and its owner's alone. An agent of another attempt may have written
+    /// into it, or put something in its place, which the agent of this one would take for its own.
     pub(super) fn open_as_made(&self, folder: &inside::Folder) -> Option<File> {
         let file = folder.open_to_write(name(&self.0)).ok()?;
         let now = fstat(&file).ok()?;
