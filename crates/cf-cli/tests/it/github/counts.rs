@@ -49,13 +49,15 @@ fn a_thousand_links_cost_ten_requests_then_one_a_pass_then_none_within_the_inter
     assert!(cold.len() <= 10, "{} requests cold", cold.len());
     let gaps = cold.windows(2).map(|pair| pair[1].at - pair[0].at);
     assert!(gaps.min().unwrap() >= Duration::from_millis(100));
+    let last = cold.last().expect("some are there").at;
     ws.wait_until("two passes went by", || github.received().len() >= 2);
-    // One for each interval that is over, and a second request of one pass would follow the first at once.
-    for (passes, request) in (1..).zip(github.take_received()) {
-        let after = request.at - cold[0].at;
-        let waited = after + Duration::from_secs(2) >= passes * Duration::from_secs(4);
-        assert!(waited, "request {passes} came {after:?} after the first");
-    }
+    // A second request of the pass would follow the first at once.
+    std::thread::sleep(Duration::from_millis(1500));
+    let later = github.take_received();
+    // One for each interval that was begun, whenever a machine at its limit lets them arrive.
+    let intervals = last.elapsed().as_secs() / 4 + 1;
+    let count = later.len() as u64;
+    assert!(count <= intervals, "{count} requests in {intervals} passes");
     assert_eq!(github.most_in_flight(), 1);
     batch.kill9();
     // Whoever goes on within the interval asks nothing again.
