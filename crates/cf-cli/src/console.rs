@@ -12,6 +12,7 @@ use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Style};
 
 use crate::args::{Color, Global};
+use crate::render::json::escape;
 
 /// The width of tables on a terminal that does not say how wide it is.
 const USUAL_WIDTH: usize = 80;
@@ -178,7 +179,7 @@ impl Console {
         // Nobody is left to be told when standard error is closed.
         if self.json {
             let shape = serde_json::json!({ "warning": { "message": line.to_string() } });
-            let _ = writeln!(err(), "{shape}");
+            let _ = writeln!(err(), "{}", escape::text(&shape));
         } else {
             let _ = writeln!(err(), "{} {line}", self.paint_err(Look::Warn, "warning:"));
         }
@@ -192,7 +193,7 @@ impl Console {
 /// Standard output refuses.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
     let mut out = out();
-    serde_json::to_writer(&mut out, value)?;
+    escape::write(&mut out, value)?;
     out.write_all(b"\n")?;
     out.flush()
 }

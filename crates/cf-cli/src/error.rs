@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::config::ConfigError;
 use crate::console::{self, Console, Look};
 use crate::document::{DocumentError, nearest};
+use crate::render::json::escape;
 use crate::render::text;
 
 /// `cf` itself failed, or refused because of what it found.
@@ -268,8 +269,7 @@ fn print_json(message: &str, causes: &[String], hint: Option<&str>, exit_code: u
             exit_code,
         },
     };
-    let report = serde_json::to_string(&report).expect("text and a number are JSON");
-    let _ = writeln!(io::stderr().lock(), "{report}");
+    let _ = writeln!(io::stderr().lock(), "{}", escape::text(&report));
 }
 
 /// What is below an error, each said once: a wrapper often repeats what it wraps.

@@ -7,6 +7,8 @@ use cf_conductor::store::task::TaskSpec;
 use cf_core::{Link, LinkKind, format_duration};
 use serde::Serialize;
 
+use crate::render::json::escape;
+
 /// One task to be written.
 #[derive(Debug)]
 pub(crate) struct Exported<'t> {
@@ -52,7 +54,7 @@ pub(crate) fn write_toml(out: &mut impl Write, tasks: &[Exported<'_>]) -> io::Re
 /// The writer refuses.
 pub(crate) fn write_json(out: &mut impl Write, tasks: &[Exported<'_>]) -> io::Result<()> {
     let tasks: Vec<Object<'_>> = tasks.iter().map(Object::new).collect();
-    serde_json::to_writer_pretty(&mut *out, &tasks)?;
+    escape::pass(out, &serde_json::to_string_pretty(&tasks)?)?;
     writeln!(out)
 }
 
@@ -181,8 +183,9 @@ fn string(text: &str) -> String {
             '\\' => written.push_str("\\\\"),
             '\n' => written.push('\n'),
             '\t' => written.push('\t'),
-            // Carriage returns would be read back as part of a line end, and other controls are not allowed bare.
-            c if c.is_control() => {
+            // Carriage returns would be read back as part of a line end, other controls are not allowed bare, and
+            // what reorders text would show another plan than is read.
+            c if c.is_control() || escape::acts(c) => {
                 let _ = write!(written, "\\u{:04X}", u32::from(c));
             }
             c => written.push(c),

@@ -1,5 +1,6 @@
 //! The JSON shapes. They are documented in `docs/json.md` and stay as they are: a field may be added, never changed.
 
+pub(crate) mod escape;
 pub(crate) mod rows;
 
 use std::collections::{BTreeMap, HashMap};

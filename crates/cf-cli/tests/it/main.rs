@@ -22,6 +22,7 @@ mod hooks;
 mod import_codeframe;
 mod join;
 mod json;
+mod json_text;
 mod left_behind;
 mod long_log;
 mod man;

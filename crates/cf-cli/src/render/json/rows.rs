@@ -9,7 +9,7 @@ use cf_conductor::store::StoreError;
 use cf_conductor::store::rows::{EventRow, TaskRow};
 use serde::de::IgnoredAny;
 
-use super::LinkJson;
+use super::{LinkJson, escape};
 use crate::render::time;
 
 /// Writes an event.
@@ -35,7 +35,7 @@ pub(crate) fn push_event(out: &mut Vec<u8>, row: &EventRow<'_>) -> Result<(), St
     push_text(out, row.actor);
     out.extend_from_slice(b",\"data\":");
     if is_compact(row.data) && serde_json::from_str::<IgnoredAny>(row.data).is_ok() {
-        out.extend_from_slice(row.data.as_bytes());
+        push_json(out, row.data);
     } else {
         push_value(out, &row.event()?.data);
     }
@@ -57,7 +57,7 @@ pub(crate) fn push_task(out: &mut Vec<u8>, row: &TaskRow<'_>) {
     out.extend_from_slice(b",\"timeout_ms\":");
     push_value(out, &row.timeout_ms);
     out.extend_from_slice(b",\"env\":");
-    out.extend_from_slice(row.env.as_bytes());
+    push_json(out, &row.env);
     out.extend_from_slice(b",\"priority\":");
     push_value(out, &row.priority);
     push_opt(out, ",\"status\":", Some(row.status));
@@ -85,7 +85,11 @@ pub(crate) fn push_task(out: &mut Vec<u8>, row: &TaskRow<'_>) {
 }
 
 fn push_value(out: &mut Vec<u8>, value: &impl serde::Serialize) {
-    serde_json::to_writer(out, value).expect("a vector takes whatever is written to it");
+    escape::write(out, value).expect("a vector takes whatever is written to it");
+}
+
+fn push_json(out: &mut Vec<u8>, json: &str) {
+    escape::pass(out, json).expect("a vector takes whatever is written to it");
 }
 
 fn push_opt(out: &mut Vec<u8>, name: &str, text: Option<&str>) {
@@ -96,36 +100,40 @@ fn push_opt(out: &mut Vec<u8>, name: &str, text: Option<&str>) {
     }
 }
 
-/// Whether a byte stands for itself in a string of JSON.
+/// Whether a byte stands for itself in a string of JSON, whatever comes next.
 const fn is_plain(byte: u8) -> bool {
-    byte >= b' ' && byte != b'"' && byte != b'\\'
+    byte >= b' ' && byte != b'"' && byte != b'\\' && !escape::may_begin(byte)
 }
 
-/// Writes a string, escaped as serde does it.
+/// Writes a string, escaped as [`escape`] does it.
 fn push_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     loop {
-        let plain = plain_prefix(rest);
-        out.extend_from_slice(&rest[..plain]);
-        let Some((byte, after)) = rest[plain..].split_first() else {
+        let (plain, from) = rest.split_at(plain_prefix(rest.as_bytes()));
+        out.extend_from_slice(plain.as_bytes());
+        let mut chars = from.chars();
+        let Some(c) = chars.next() else {
             break;
         };
-        let short = match byte {
-            b'"' | b'\\' => *byte,
-            0x08 => b'b',
-            b'\t' => b't',
-            b'\n' => b'n',
-            0x0c => b'f',
-            b'\r' => b'r',
-            _ => b'u',
+        let short = match c {
+            '"' | '\\' => c,
+            '\u{8}' => 'b',
+            '\t' => 't',
+            '\n' => 'n',
+            '\u{c}' => 'f',
+            '\r' => 'r',
+            _ => 'u',
         };
-        out.extend_from_slice(&[b'\\', short]);
-        if short == b'u' {
-            let digit = |n: u8| b"0123456789abcdef"[usize::from(n)];
-            out.extend_from_slice(&[b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+        rest = chars.as_str();
+        // A vector takes whatever is written to it, here and below.
+        if short != 'u' {
+            let _ = write!(out, "\\{short}");
+        } else if c < ' ' || escape::acts(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            let _ = write!(out, "{c}");
         }
-        rest = after;
     }
     out.push(b'"');
 }
