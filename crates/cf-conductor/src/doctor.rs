@@ -285,9 +285,9 @@ fn github_token(github: &GithubSource, links: u64, found: &mut Examination) {
                     "it reads public repositories only; for others it needs the scope `repo`";
                 Finding::note("github", format!("{token}, scopes: {scopes}"), hint)
             }
-            Err(why) if why.contains("401") => Finding::problem(
+            Ok(cf_github::Scopes::Refused) => Finding::problem(
                 "github",
-                format!("{token}: {why}"),
+                format!("{token}: GitHub does not take the token (401)"),
                 "make a new token, or sign in again",
             ),
             Err(why) => Finding::note(

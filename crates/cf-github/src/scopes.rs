@@ -15,6 +15,8 @@ pub enum Scopes {
     Listed(Vec<String>),
     /// A fine-grained token, or one of an app: GitHub takes it, and does not say what it may do.
     Unlisted,
+    /// GitHub does not take the token.
+    Refused,
 }
 
 /// Asks a host what the token may do. One `GET` of the rate limits, which is not counted against them
@@ -22,7 +24,7 @@ pub enum Scopes {
 ///
 /// # Errors
 ///
-/// In words, without the token: it is refused, or there was no answer within `limit`.
+/// In words, without the token: there was no answer within `limit`, or one that says nothing of the token.
 pub async fn scopes(access: HostAccess, limit: Duration) -> Result<Scopes, String> {
     let limits = Limits {
         timeout: limit,
@@ -38,7 +40,7 @@ pub async fn scopes(access: HostAccess, limit: Duration) -> Result<Scopes, Strin
     match status {
         // A server without rate limits has no such page, and answers 404 with the same headers.
         200 | 404 => Ok(read(header.as_deref())),
-        401 => Err("GitHub does not take the token (401)".to_owned()),
+        401 => Ok(Scopes::Refused),
         other => Err(format!("GitHub answered {other}")),
     }
 }
