@@ -183,7 +183,7 @@ fn attempts(workspace: &Workspace, reader: &Reader<'_>, found: &mut Examination)
             found.findings.push(Finding::problem(
                 "attempts",
                 format!("batch {id} has not ended, and nobody conducts it"),
-                format!("go on with `cf resume {id}`, or end it with `cf stop {id}`"),
+                format!("go on with `cf resume {id}`, or end it with `cf stop {id} --force`"),
             ));
         }
     }

@@ -288,6 +288,12 @@ pub(super) fn stop(args: &StopArgs, console: &Console) -> Ended {
     let short = id.short();
     if workspace.conductor_of(id).is_none() {
         // Nobody is left to act on the request, so this process does.
+        if stop == Stop::Drain && !console.json {
+            console.say(format_args!(
+                "batch {short}: its conductor is gone; waiting for agents that still run, if there are any \
+                 (--force stops them)"
+            ))?;
+        }
         let ended = run::finish_off(&workspace, store, id, stop)?;
         return stopped(
             &workspace,
@@ -361,7 +367,7 @@ fn only_running(store: &Store, workspace: &Workspace) -> Result<BatchId, CliErro
                 one.short()
             ),
             format!(
-                "end it with `cf stop {0}`, or go on with `cf resume {0}`",
+                "go on with `cf resume {0}`, or end it with `cf stop {0} --force`",
                 one.short()
             ),
         )),
