@@ -160,8 +160,10 @@ pub(crate) enum Command {
     #[command(after_long_help = run::RUN_EXAMPLES)]
     Run(run::RunArgs),
     /// Short for `work batch stop`
+    #[command(after_help = work::STOP_HELP)]
     Stop(work::StopArgs),
     /// Short for `work batch resume`
+    #[command(after_help = work::RESUME_HELP)]
     Resume(run::ResumeArgs),
     /// Short for `work batch follow`
     Follow(work::BatchArgs),

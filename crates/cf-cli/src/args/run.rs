@@ -13,7 +13,7 @@ use crate::config::{EngineName, Layer, Limit, Origin, Retries, Setting, Slots};
 /// Examples of `cf run`.
 pub(crate) const RUN_EXAMPLES: &str = "\
 Examples:
-  cf run parser docs               run two tasks, and say what they depend on
+  cf run parser docs               run two tasks; what else they depend on must be done
   cf run --all-ready               run every task that is READY
   cf run --file plan.toml          import a plan and run it
   cf run --all-ready --dry-run     show what would happen, and change nothing

@@ -8,6 +8,16 @@ use clap::{Args, Subcommand};
 use super::run::{RUN_EXAMPLES, ResumeArgs, RunArgs, SettingFlags};
 use super::values::{count, whole_number};
 
+/// What `cf work batch stop` and its short form say below their options.
+pub(crate) const STOP_HELP: &str = "\
+Running agents may end; nothing new starts. With --force they are stopped. The batch ends as CANCELLED, and stopped \
+tasks go back to READY.";
+
+/// What `cf work batch resume` and its short form say below their options.
+pub(crate) const RESUME_HELP: &str = "\
+Takes up every task that is not done, with the settings of the batch; a flag given replaces the stored one. Agents \
+that are still alive are taken over, not started again.";
+
 /// `cf work …`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkCommand {
@@ -44,16 +54,10 @@ pub(crate) enum BatchCommand {
     /// List the batches, newest first
     List(BatchListArgs),
     /// Stop a batch
-    #[command(
-        after_help = "Running agents may end; nothing new starts. With --force they are stopped. The batch ends \
-                            as CANCELLED, and stopped tasks go back to READY."
-    )]
+    #[command(after_help = STOP_HELP)]
     Stop(StopArgs),
     /// Go on with a batch that has not finished
-    #[command(
-        after_help = "Takes up every task that is not done, with the settings of the batch; a flag given \
-                            replaces the stored one. Agents that are still alive are taken over, not started again."
-    )]
+    #[command(after_help = RESUME_HELP)]
     Resume(ResumeArgs),
     /// Show a batch as it runs, until it ends
     Follow(BatchArgs),
