@@ -218,7 +218,7 @@ fn unblock(seen: &Explanation) -> Vec<String> {
         .filter(|dependency| !dependency.met)
     {
         steps.push(format!(
-            "finish {} ({})",
+            "finish {0} ({1}): cf explain {0}",
             dependency.label, dependency.status
         ));
     }

@@ -84,7 +84,7 @@ fn write(
         console.paint(task::look(task.status), task.status),
         text::line(&task.title)
     )?;
-    writeln!(out, "  the status was set by {}", task.status_by)?;
+    writeln!(out, "  the status was set by {}", task::by(&task.status_by))?;
     for dependency in &seen.dependencies {
         let met = if dependency.met { "met" } else { "not met" };
         writeln!(

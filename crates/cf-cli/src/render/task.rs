@@ -11,7 +11,9 @@ use cf_conductor::store::follow::StoredComment;
 use cf_conductor::store::read_cli::TaskLine;
 use cf_conductor::store::task::Task;
 use cf_conductor::store::worktree::Worktree;
-use cf_core::{BlockerStatus, Outcome, Phase, TaskLabel, TaskStatus, Timestamp, format_duration};
+use cf_core::{
+    Actor, BlockerStatus, Outcome, Phase, TaskLabel, TaskStatus, Timestamp, format_duration,
+};
 
 use super::event::event_line;
 use super::table::{Field, Table};
@@ -27,6 +29,17 @@ pub(crate) const fn look(status: TaskStatus) -> Look {
         TaskStatus::InProgress => Look::Busy,
         TaskStatus::Backlog => Look::Dim,
         TaskStatus::Ready => Look::Plain,
+    }
+}
+
+/// Who set something, in words.
+pub(crate) fn by(actor: &Actor) -> String {
+    match actor {
+        Actor::Cli => "a person".to_owned(),
+        Actor::Batch(id) => format!("batch {}", id.short()),
+        Actor::Attempt(id) => format!("its agent, in attempt {}", id.short()),
+        Actor::Github(host) => format!("GitHub ({})", text::line(host)),
+        Actor::System => "cf itself".to_owned(),
     }
 }
 
@@ -136,7 +149,7 @@ impl FullTask<'_> {
         for view in self.links {
             fact("linked to", Some(link::words(view, Timestamp::now())));
         }
-        fact("status by", Some(task.status_by.to_string()));
+        fact("status by", Some(by(&task.status_by)));
         fact("created", Some(time::short(task.created_at)));
         fact("updated", Some(time::short(task.updated_at)));
         for (name, value) in facts {
