@@ -149,7 +149,7 @@ pub enum HostError {
     },
     /// There is no token for it.
     #[error(
-        "there is no token for {host}; set {}, or sign in with `gh` and write `token = \"gh\"` in your own configuration",
+        "there is no token for {host}; set {}, or sign in with `gh` and write `token = \"gh\"` below `[github]` in the configuration",
         names(*.kind)
     )]
     NoToken {

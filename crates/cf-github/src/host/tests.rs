@@ -114,7 +114,7 @@ fn without_a_token_the_command_is_asked_and_then_said_what_to_set() {
         HostAccess::resolve("github.com", &environment, &NamedHosts::new(), |_| None).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "there is no token for github.com; set GH_TOKEN or GITHUB_TOKEN, or sign in with `gh` and write `token = \"gh\"` in your own configuration"
+        "there is no token for github.com; set GH_TOKEN or GITHUB_TOKEN, or sign in with `gh` and write `token = \"gh\"` below `[github]` in the configuration"
     );
 }
 

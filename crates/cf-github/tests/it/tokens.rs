@@ -75,7 +75,7 @@ async fn without_a_token_nothing_is_sent_and_it_is_said_what_to_set() {
     let answer = look_one(&client, ask("o/r", 1, FRESH)).await;
     assert_eq!(
         why(&answer),
-        "there is no token for github.com; set GH_TOKEN or GITHUB_TOKEN, or sign in with `gh` and write `token = \"gh\"` in your own configuration"
+        "there is no token for github.com; set GH_TOKEN or GITHUB_TOKEN, or sign in with `gh` and write `token = \"gh\"` below `[github]` in the configuration"
     );
     assert_eq!(server.received().len(), 0);
 }

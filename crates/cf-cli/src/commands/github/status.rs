@@ -106,10 +106,10 @@ fn write_host(out: &mut impl Write, host: &HostView) -> io::Result<()> {
     match &host.waits {
         Some((why, until)) => writeln!(
             out,
-            "  circuit: open until {}: {}",
+            "  paused: until {}: {}",
             time::short(*until),
             text::line(why)
         ),
-        None => writeln!(out, "  circuit: closed"),
+        None => writeln!(out, "  paused: no"),
     }
 }

@@ -237,7 +237,7 @@ fn a_reset_half_an_hour_away_delays_nothing_local() {
         "a start does not wait while GitHub is paused"
     );
     assert_eq!(github.received().len(), 1);
-    ws.cf(["github", "status"]).ok().says("circuit: open");
+    ws.cf(["github", "status"]).ok().says("paused: until ");
 }
 
 #[test]
