@@ -491,7 +491,10 @@ fn engine_of(
             "engine {name} needs the program {:?}, which is not on the PATH",
             engine.program()
         ),
-        hint: Some(on_path(&path)),
+        hint: Some(format!(
+            "install it, or choose another engine; {}",
+            on_path(&path)
+        )),
     })?;
     used.insert(name.clone(), (engine.clone(), found.display().to_string()));
     Ok(name)
