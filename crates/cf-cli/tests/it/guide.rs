@@ -151,7 +151,6 @@ fn claude_code_on_a_github_repository() {
     let ws = empty_folder().with(github.environment()).git();
     ws.program("claude", CLAUDE);
     ws.program("cargo", "#!/bin/sh\n");
-    ws.write("notes.md", "A table of every format, with examples.\n");
     follow("Claude Code on a GitHub repository", &ws);
     assert!(ws.read("prompt.txt").contains("A table of every format"));
 }
