@@ -507,13 +507,13 @@ impl Schedule {
         });
     }
 
-    /// The task has an outcome.
+    /// The task has an outcome, and has had it since `at`.
     pub fn finish(
         &mut self,
         task: TaskId,
         outcome: Outcome,
         reason: &Reason,
-        now: Timestamp,
+        at: Timestamp,
         finding: Option<ReconciliationResult>,
     ) {
         self.forget_causes(task);
@@ -522,7 +522,8 @@ impl Schedule {
             row.outcome = Some(outcome);
             row.reason = Some(reason.to_string());
             row.not_before = None;
-            row.ended_at = Some(now);
+            // One that was taken over may have ended before this batch had it.
+            row.ended_at = Some(row.started_at.map_or(at, |started| started.max(at)));
         });
         if self.first_bad.is_none()
             && let Some(at) = self.member(task)

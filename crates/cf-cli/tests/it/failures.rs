@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{sleeper, until, waiter, workspace};
+use crate::{sleeper, stubborn, until, waiter, workspace};
 
 #[test]
 fn a_failed_task_takes_its_dependents_along_with_the_cause() {
@@ -150,9 +150,24 @@ fn a_timeout_stops_the_agent_and_counts_as_failed() {
     ws.run(["a", "--timeout", "300ms", "--kill-grace", "2s"])
         .code(3);
     assert!(started.elapsed().as_secs() < 20);
-    ws.ended("a", "FAILED", "");
+    ws.ended("a", "FAILED", "timed out after 300ms");
     assert_eq!(ws.status("a"), "FAILED");
     ws.no_agent_left();
+}
+
+#[test]
+fn a_timeout_is_told_as_the_limit_however_long_the_agent_goes_on() {
+    let ws = workspace();
+    ws.add("a", &stubborn("a"));
+    ws.run(["a", "--timeout", "300ms", "--kill-grace", "1s"])
+        .code(3)
+        .says("timed out after 300ms");
+    ws.ended("a", "FAILED", "timed out after 300ms");
+    assert_eq!(ws.attempts("a")[0]["reason"], "timed out after 300ms");
+    ws.task("b").run("true").verify(&stubborn("b")).add();
+    ws.run(["b", "--timeout", "300ms", "--kill-grace", "1s"])
+        .code(3);
+    ws.ended("b", "FAILED", "verify failed: timed out after 300ms");
 }
 
 #[test]
@@ -180,7 +195,7 @@ fn an_agent_without_output_and_work_is_stalled() {
     ws.run(["a", "--stall-timeout", "1s", "--kill-grace", "2s"])
         .code(3);
     assert!(started.elapsed().as_secs() < 25);
-    ws.ended("a", "FAILED", "");
+    ws.ended("a", "FAILED", "stalled for 1s");
     ws.no_agent_left();
 }
 

@@ -3,6 +3,35 @@
 use crate::{waiter, workspace};
 
 #[test]
+fn an_attempt_ended_when_its_agent_did_and_not_when_that_was_stored() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    batch.kill9();
+    ws.touch("a.go");
+    ws.wait_for_quiet();
+    let now = || ws.sql("SELECT strftime('%Y-%m-%dT%H:%M:%fZ', 'now')");
+    let over = now();
+    // A time of its own for what follows, to the millisecond.
+    ws.wait_until("the clock goes on", || now() > over);
+    ws.resume([""; 0]).ok();
+    let attempt = &ws.attempts("a")[0];
+    let ended = attempt["ended_at"].as_str().unwrap();
+    assert!(
+        attempt["started_at"].as_str().unwrap() < ended && ended <= over.as_str(),
+        "{attempt}, {over}"
+    );
+    assert_eq!(ws.row("a")["ended_at"], ended);
+    let report = ws.cf(["work", "batch", "report", "--json"]).json();
+    let took = ws.sql("SELECT ended_at_ms - started_at_ms FROM attempt");
+    assert_eq!(report["work_ms"].to_string(), took);
+    assert_eq!(report["tasks"][0]["work_ms"].to_string(), took);
+    let stored = &ws.events_of("ATTEMPT_ENDED", "a")[0]["at"];
+    assert!(stored.as_str().unwrap() > over.as_str(), "{stored}, {over}");
+}
+
+#[test]
 fn a_dependency_outside_the_batch_that_is_not_done_is_refused_by_name() {
     let ws = workspace();
     ws.add("outside", "touch outside.ran");

@@ -366,12 +366,14 @@ fn judge_ended(running: &Running, note: &Note, ended: &Ended, log: &std::path::P
             FailureCause::Stopped,
         )
     } else if let Some(limit) = ended.limit {
-        let active = std::time::Duration::from_millis(ended.active_ms / 100 * 100);
+        // How long it ran says something else: an agent that ignores SIGTERM runs on for the grace.
+        let after = ended.limit_ms.unwrap_or(ended.active_ms / 100 * 100);
         let (what, cause) = match limit {
-            Limit::Timeout => ("timed out", FailureCause::Timeout),
-            Limit::Stall => ("stalled", FailureCause::Stall),
+            Limit::Timeout => ("timed out after", FailureCause::Timeout),
+            Limit::Stall => ("stalled for", FailureCause::Stall),
         };
-        let text = format!("{what} after {}", cf_core::format_duration(active));
+        let after = std::time::Duration::from_millis(after);
+        let text = format!("{what} {}", cf_core::format_duration(after));
         (
             failed(
                 AttemptEnd::Exited,

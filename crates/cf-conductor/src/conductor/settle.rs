@@ -366,7 +366,8 @@ impl Core {
                 } else {
                     (Outcome::Failed, Reason::Other(result.reason.clone()))
                 };
-                self.schedule.finish(task, outcome, &reason, tx.now(), None);
+                let ended = result.ended_at(tx.now());
+                self.schedule.finish(task, outcome, &reason, ended, None);
                 Ok(())
             }
             StatusWrite::Lost | StatusWrite::Reported => {

@@ -72,7 +72,7 @@ pub struct Attempt {
     pub record: Option<Value>,
     /// When it was stored, just before its agent could start.
     pub started_at: Timestamp,
-    /// When its end was stored.
+    /// When it ended, by the record of its supervisor; where there is none, when its end was stored.
     pub ended_at: Option<Timestamp>,
 }
 
@@ -188,6 +188,15 @@ pub struct AttemptResult {
     pub output_lost: u64,
     /// The exit record or the kill receipt.
     pub record: Value,
+}
+
+impl AttemptResult {
+    /// When it ended, as its supervisor's record says, but not after `now`; `now` without a record that says so.
+    pub(crate) fn ended_at(&self, now: Timestamp) -> Timestamp {
+        let at = self.record.get("at_ms").and_then(Value::as_i64);
+        at.and_then(|at| Timestamp::from_millisecond(at).ok())
+            .map_or(now, |at| at.min(now))
+    }
 }
 
 impl Reader<'_> {
@@ -543,7 +552,8 @@ impl Tx<'_> {
 
     /// Stores the end of an attempt. Returns whether it was open until now.
     ///
-    /// An unclean end leaves it open: something of it is alive.
+    /// An unclean end leaves it open: something of it is alive. It ended when its supervisor says, which may be long before
+    /// anybody was there to store it.
     pub(crate) fn end_attempt(&mut self, id: AttemptId, result: &AttemptResult) -> Result<bool> {
         let open = result.end == AttemptEnd::Unclean;
         let changed = self
@@ -551,7 +561,7 @@ impl Tx<'_> {
             .prepare_cached(
                 "UPDATE attempt SET open = ?2, ending = ?3, agent_ending = ?4, success = ?5, reason = ?6, \
                  last_said = ?7, session = ?8, tokens = ?9, cost_micro_usd = ?10, left_behind = ?11, record = ?12, \
-                 ended_at_ms = ?13, cached_tokens = ?14, output_tokens = ?15, output_lost = ?16 \
+                 ended_at_ms = max(started_at_ms, ?13), cached_tokens = ?14, output_tokens = ?15, output_lost = ?16 \
                  WHERE id = ?1 AND open = 1 AND ending IS NULL",
             )
             .and_then(|mut s| {
@@ -568,7 +578,7 @@ impl Tx<'_> {
                     result.cost_micro_usd,
                     result.left_behind,
                     result.record.to_string(),
-                    self.now.as_millisecond(),
+                    result.ended_at(self.now).as_millisecond(),
                     result.tokens.map(|used| used.cached),
                     result.tokens.map(|used| used.output),
                     result.output_lost,
@@ -690,4 +700,33 @@ fn with_words(mut event: Event, result: &AttemptResult) -> Event {
         event = event.with("cost_micro_usd", cost);
     }
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use test_case::test_case;
+
+    use super::*;
+
+    #[test_case(json!({ "at_ms": 5_000 }) => 5_000; "as the record says")]
+    #[test_case(json!({ "at_ms": 9_001 }) => 9_000; "not in the future")]
+    #[test_case(json!({ "at_ms": i64::MAX }) => 9_000; "no time at all")]
+    #[test_case(Value::Null => 9_000; "without a record now")]
+    fn an_attempt_ends(record: Value) -> i64 {
+        let result = AttemptResult {
+            end: AttemptEnd::Exited,
+            ending: None,
+            success: false,
+            reason: String::new(),
+            last_said: None,
+            session: None,
+            tokens: None,
+            cost_micro_usd: None,
+            left_behind: 0,
+            output_lost: 0,
+            record,
+        };
+        let now = Timestamp::from_millisecond(9_000).unwrap();
+        result.ended_at(now).as_millisecond()
+    }
 }

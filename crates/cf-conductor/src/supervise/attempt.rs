@@ -166,8 +166,13 @@ impl<'a> Run<'a> {
             Some(Cut::Limit(limit)) => (How::Exited, Some(limit)),
             Some(Cut::Asked(_)) => (How::Killed, None),
         };
+        let limit_ms = limit.and_then(|limit| match limit {
+            Limit::Timeout => self.job.timeout_ms,
+            Limit::Stall => self.job.stall_timeout_ms,
+        });
         Ended {
             limit,
+            limit_ms,
             left_behind,
             ..self.ended(how, clean, sent, survivors)
         }
@@ -180,6 +185,7 @@ impl<'a> Run<'a> {
             how,
             ending: self.ending,
             limit: None,
+            limit_ms: None,
             at_ms: now_ms(),
             active_ms: u64::try_from(self.active.unwrap_or(self.clock.active()).as_millis())
                 .unwrap_or(u64::MAX),

@@ -76,6 +76,9 @@ pub struct Ended {
     /// The limit that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// How long that limit is, in milliseconds; absent in records from before it was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_ms: Option<u64>,
     /// When everything was over, in milliseconds since 1970.
     pub at_ms: i64,
     /// How long the process itself ran, gaps in the supervisor's own ticks not counted, in milliseconds.
@@ -381,6 +384,8 @@ mod tests {
             how: How::Killed,
             ending: Some(Ending::Signal(15)),
             limit: Some(Limit::Timeout),
+            // 366 days, the longest limit that can be given.
+            limit_ms: Some(366 * 24 * 3_600_000),
             at_ms: i64::MAX,
             active_ms: u64::MAX,
             term_at_ms: Some(i64::MAX),
