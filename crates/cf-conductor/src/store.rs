@@ -27,6 +27,7 @@ pub mod task;
 #[cfg(test)]
 mod tests;
 pub mod total;
+mod typed;
 pub mod worktree;
 
 use std::path::{Path, PathBuf};

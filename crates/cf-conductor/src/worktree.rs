@@ -51,5 +51,15 @@ pub fn branch_of(label: &cf_core::TaskLabel) -> String {
     format!("{BRANCHES}{label}")
 }
 
+/// A title as the first line of the message of a commit: on one line, and without control characters, which git is not
+/// given. Older stores hold titles with any of them.
+pub fn subject(title: &str) -> String {
+    let words: Vec<&str> = title
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join(" ")
+}
+
 #[cfg(test)]
 mod tests;

@@ -169,7 +169,12 @@ pub(crate) fn login(login: &str) -> String {
 }
 
 /// Cuts a text at a character so that at most `cap` bytes are left, and says whether it did.
+///
+/// Every text that is kept goes through here. NUL, which no argument of a process can hold, becomes U+FFFD.
 pub(crate) fn cut(text: &str, cap: usize) -> (String, bool) {
+    if text.contains('\0') {
+        return cut(&text.replace('\0', "\u{fffd}"), cap);
+    }
     let end = text.floor_char_boundary(cap);
     (text[..end].to_owned(), end < text.len())
 }
@@ -182,6 +187,12 @@ mod tests {
     fn a_text_is_cut_at_a_character() {
         assert_eq!(cut("häh", 2), ("h".to_owned(), true));
         assert_eq!(cut("häh", 4), ("häh".to_owned(), false));
+    }
+
+    #[test]
+    fn a_nul_is_replaced_before_a_text_is_cut() {
+        assert_eq!(cut("a\0b", 5), ("a\u{fffd}b".to_owned(), false));
+        assert_eq!(cut("a\0b", 4), ("a\u{fffd}".to_owned(), true));
     }
 
     #[test]

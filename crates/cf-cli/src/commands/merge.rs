@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cf_conductor::conductor;
 use cf_conductor::store::task::{Expect, StatusWrite, Task, TaskFilter};
 use cf_conductor::store::{Reader, Store, StoreError};
-use cf_conductor::worktree::{MergeRefused, Merged, Part, Repository, some};
+use cf_conductor::worktree::{MergeRefused, Merged, Part, Repository, some, subject};
 use cf_core::{Actor, Graph, TaskId, TaskStatus};
 use serde_json::json;
 
@@ -154,7 +154,7 @@ fn merge(
         return Ok(Merged::Already);
     }
     let commit = repository.newest(&work.part).map_err(MergeRefused::Git)?;
-    let title = work.title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = subject(&work.title);
     let message = format!("Merge {}: {title}", work.part.branch);
     let merged = repository.merge(&commit, &message)?;
     let expect = Expect::Version(work.version);

@@ -27,6 +27,7 @@ mod left_behind;
 mod long_log;
 mod man;
 mod next_steps;
+mod nul;
 mod plan_and_config;
 mod plan_formats;
 mod plan_shown;

@@ -17,7 +17,7 @@ use crate::store::{Reader, Result, Store, Tx};
 use crate::supervise::Stage;
 use crate::workspace::Workspace;
 use crate::worktree::{
-    self, Base, Cancel, Git, GitError, Leaving, Older, Order, Part, Repository, branch_of,
+    self, Base, Cancel, Git, GitError, Leaving, Older, Order, Part, Repository, branch_of, subject,
 };
 
 /// The worktree of an attempt.
@@ -341,7 +341,7 @@ pub(super) fn leaving(reader: &Reader<'_>, row: &Worktree) -> Result<Leaving> {
 /// The message of the commit that has the work of a task: its title, and where it comes from. Nothing else of a task is
 /// in it: a description may come from anybody, and what trackers make of words in commits is not theirs to say.
 fn message(task: &Task, row: &Worktree) -> String {
-    let title = task.title.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = subject(&task.title);
     format!(
         "{title}\n\nCf-Task: {}\nCf-Attempt: {}\n",
         match &task.key {

@@ -9,6 +9,7 @@ use rusqlite::{OptionalExtension as _, Row};
 
 use super::event::Event;
 use super::sql::{parsed, parsed_opt, time, time_opt};
+use super::typed::refuse_nul;
 use super::{Doing as _, Reader, Result, StoreError, Tx};
 
 /// A blocker as stored.
@@ -235,8 +236,9 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// The question is empty, the task is deleted, the agent is not allowed, or SQLite refuses.
+    /// The question is empty or has a NUL in it, the task is deleted, the agent is not allowed, or SQLite refuses.
     pub fn ask(&mut self, task: Option<TaskId>, question: &str) -> Result<BlockerId> {
+        refuse_nul("question", question)?;
         let (asker, attempt, task) = match self.actor {
             Actor::Attempt(attempt) => {
                 let own = self.current_task_of(attempt)?;
@@ -377,7 +379,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// The caller is an agent, the blocker is not open, the answer is empty, or SQLite refuses.
+    /// The caller is an agent, the blocker is not open, the answer is empty or has a NUL in it, or SQLite refuses.
     pub fn answer(&mut self, id: BlockerId, answer: &str) -> Result<Blocker> {
         if answer.trim().is_empty() {
             return Err(StoreError::Refused {
@@ -385,6 +387,7 @@ impl Tx<'_> {
                 hint: Some("`cf blocker resolve` ends a question that needs no answer".to_owned()),
             });
         }
+        refuse_nul("answer", answer)?;
         self.close(id, Some(answer))
     }
 

@@ -550,7 +550,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// The key is taken, the title is empty, or SQLite refuses.
+    /// The key is taken, the title is empty, a text has a NUL in it, or SQLite refuses.
     pub fn add_task(&mut self, spec: &TaskSpec) -> Result<TaskId> {
         let status = match self.actor {
             Actor::Attempt(_) => TaskStatus::Backlog,
@@ -581,6 +581,7 @@ impl Tx<'_> {
         spec: &TaskSpec,
         status: TaskStatus,
     ) -> Result<()> {
+        spec.refuse_nul()?;
         refuse_impossible(
             spec.title.as_str(),
             spec.run.as_deref(),
@@ -634,6 +635,7 @@ impl Tx<'_> {
     /// The task is deleted, the key is taken, the result is impossible, or SQLite refuses.
     pub fn edit_task(&mut self, id: TaskId, edit: &TaskEdit) -> Result<Task> {
         self.refuse_agent("change a task")?;
+        edit.refuse_nul()?;
         let mut task = self.live_task(id)?;
         let before = task.clone();
         if let Some(key) = &edit.key {

@@ -59,6 +59,25 @@ fn issues_become_tasks_and_stay_those_tasks() {
 }
 
 #[test]
+fn what_no_program_can_be_given_is_replaced_in_what_github_says() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 1);
+    github.change("o/r", 1, |item| {
+        "a\0b".clone_into(&mut item.title);
+        "c\0d".clone_into(&mut item.body);
+    });
+    github.comment("o/r", 1, "e\0f");
+    let ws = following(&github);
+    ws.cf(["github", "import", "o/r"]).ok();
+    let task = ws.show("r-1");
+    assert_eq!(task["title"], "a\u{fffd}b");
+    assert!(task["description"].as_str().unwrap().contains("c\u{fffd}d"));
+    assert_eq!(task["comments"][0]["body"], "e\u{fffd}f");
+    let plan = ws.cf(["tasks", "export"]).ok();
+    ws.cf(["tasks", "import", ws.plan(&plan.stdout())]).ok();
+}
+
+#[test]
 fn what_strangers_write_waits_for_a_person_and_is_data() {
     let github = ScriptedGithub::start();
     github.issue("o/r", 1);
