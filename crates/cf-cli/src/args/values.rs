@@ -86,8 +86,9 @@ pub(super) fn count(text: &str) -> Result<usize, String> {
 
 /// Reads the number of an event.
 pub(super) fn sequence(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_| "expected the number of an event, such as 120".to_owned())
+    // The database counts in signed numbers.
+    whole_number(text, 0, i64::MAX.unsigned_abs())
+        .map_err(|why| format!("{why}, the number of an event"))
 }
 
 /// Reads `NAME=VALUE`.

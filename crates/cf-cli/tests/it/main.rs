@@ -28,6 +28,7 @@ mod long_log;
 mod man;
 mod next_steps;
 mod nul;
+mod numbers;
 mod plan_and_config;
 mod plan_formats;
 mod plan_shown;
