@@ -44,6 +44,7 @@ pub use look_over::{LookOver, look_over, settle_receipts};
 pub use plan::{
     Plan, PlannedTask, Selection, Standing as PlannedStanding, check_engines, check_resume, prepare,
 };
+pub use recover::stopped::{Stopped, stopped, wake_the_stopped};
 pub use run::{Goal, conduct, start};
 pub use trees::repository;
 

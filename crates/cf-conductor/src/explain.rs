@@ -4,6 +4,7 @@ use cf_core::{BatchId, BlockerStatus, Outcome, TaskId, TaskLabel, TaskStatus, Ti
 use cf_reconcile::{Merged, Reason, ReconcileAction, Standing, standing};
 
 use crate::conductor::{ConductorError, Setup, look_over};
+use crate::process::{is_stopped, lock_held};
 use crate::store::attempt::Attempt;
 use crate::store::batch::{Batch, BatchTask};
 use crate::store::blocker::Blocker;
@@ -11,6 +12,7 @@ use crate::store::event::{Event, EventFilter};
 use crate::store::follow::StoredComment;
 use crate::store::task::TaskView;
 use crate::store::{Reader, Result, Store};
+use crate::supervise::record_path;
 use crate::workspace::Workspace;
 
 /// How many findings of the past are told.
@@ -28,6 +30,34 @@ pub struct DependencyView {
     /// Whether it is met: done, or skipped in the task's live batch because its work is done, and nothing of it is
     /// alive.
     pub met: bool,
+    /// What keeps it from being met although it may be done: an attempt of which it is not verified that it is over.
+    pub open: Option<OpenAttempt>,
+}
+
+/// An attempt that has no verified end.
+#[derive(Clone, Debug)]
+pub struct OpenAttempt {
+    /// Which attempt of its task.
+    pub generation: u32,
+    /// The batch that holds it.
+    pub batch: BatchId,
+    /// The process that conducts that batch; none when its conductor is gone.
+    pub conductor: Option<u32>,
+    /// What lives of it.
+    pub remains: Remains,
+}
+
+/// What lives of an attempt that has no verified end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// Its supervisor, which is this process.
+    Supervisor(i32),
+    /// Its supervisor, this process, which somebody stopped (SIGSTOP).
+    StoppedSupervisor(i32),
+    /// Perhaps something; its supervisor is gone.
+    Unknown,
+    /// What could not be stopped.
+    Survivors,
 }
 
 /// The batch that works on a task.
@@ -119,6 +149,7 @@ fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanatio
                 status: other.status,
                 met: (other.status.is_done() || is_done_elsewhere(reader, task, *on)?)
                     && !reader.has_open_attempt(*on)?,
+                open: open_attempt(reader, workspace, *on)?,
             });
         }
         let mut places = Vec::new();
@@ -174,6 +205,59 @@ fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanatio
     })
 }
 
+/// The newest attempt of a task that has no verified end.
+fn open_attempt(
+    reader: &Reader<'_>,
+    workspace: &Workspace,
+    task: TaskId,
+) -> Result<Option<OpenAttempt>> {
+    let newest = reader.open_attempts_of(task)?.pop();
+    Ok(newest.map(|attempt| {
+        let who = &attempt.supervisor;
+        let file = record_path(&workspace.supervisors(), who.supervisor);
+        OpenAttempt {
+            generation: attempt.generation,
+            batch: attempt.batch,
+            conductor: workspace.conductor_of(attempt.batch),
+            remains: if attempt.end.is_some() {
+                Remains::Survivors
+            } else if !lock_held(&file) {
+                Remains::Unknown
+            } else if is_stopped(who) {
+                Remains::StoppedSupervisor(who.pid)
+            } else {
+                Remains::Supervisor(who.pid)
+            },
+        }
+    }))
+}
+
+/// What would let a dependency be met that has an attempt without a verified end.
+fn close(label: &TaskLabel, status: TaskStatus, open: &OpenAttempt) -> String {
+    let batch = open.batch.short();
+    let attempt = format!("attempt {} of {label} ({status})", open.generation);
+    if open.remains == Remains::Survivors {
+        return format!("{attempt} left what could not be stopped: cf explain {label} says more");
+    }
+    let open_still = format!("{attempt} is still open, the end of its agent is not verified");
+    if open.conductor.is_some() {
+        return format!("{open_still}: batch {batch}, which holds it, is at it");
+    }
+    let held = format!("{open_still}, and the conductor of batch {batch}, which holds it, is gone");
+    match open.remains {
+        Remains::StoppedSupervisor(pid) => format!(
+            "{held}; its supervisor (process {pid}) is stopped: cf reconcile {label} lets it go on"
+        ),
+        Remains::Supervisor(pid) => format!(
+            "{held}; its supervisor (process {pid}) looks after it: cf resume {batch} goes on with it, \
+             cf stop {batch} ends it"
+        ),
+        Remains::Unknown | Remains::Survivors => {
+            format!("{held}, as its supervisor is: cf reconcile {label} settles it")
+        }
+    }
+}
+
 /// Whether a batch that has not ended has both tasks, and skipped the second because its work is done.
 fn is_done_elsewhere(reader: &Reader<'_>, task: TaskId, on: TaskId) -> Result<bool> {
     for batch in reader.batches_working_on(task)? {
@@ -217,10 +301,12 @@ fn unblock(seen: &Explanation) -> Vec<String> {
         .iter()
         .filter(|dependency| !dependency.met)
     {
-        steps.push(format!(
-            "finish {0} ({1}): cf explain {0}",
-            dependency.label, dependency.status
-        ));
+        let (label, status) = (&dependency.label, dependency.status);
+        let needs_words = |open: &&OpenAttempt| status.is_done() || open.conductor.is_none();
+        steps.push(match dependency.open.as_ref().filter(needs_words) {
+            Some(open) => close(label, status, open),
+            None => format!("finish {label} ({status}): cf explain {label}"),
+        });
     }
     let running = seen.attempts.iter().any(|attempt| attempt.open);
     let place = seen.places.first();

@@ -325,6 +325,29 @@ pub fn is_same(identity: &Identity) -> bool {
         && stat(identity.pid).is_ok_and(|now| now.start_ticks == identity.start_ticks && now.runs())
 }
 
+/// Whether this supervisor, and nobody else under its number, was stopped (SIGSTOP) and not let go on.
+pub(crate) fn is_stopped(identity: &Identity) -> bool {
+    is_same(identity) && stat(identity.pid).is_ok_and(|now| now.state == b'T')
+}
+
+/// Lets a supervisor go on that somebody stopped, and nobody else. Returns whether it has ended within `patience`.
+///
+/// # Errors
+///
+/// It is there but may not be signalled.
+pub(crate) fn let_go_on(identity: &Identity, patience: Duration) -> io::Result<bool> {
+    let pidfd =
+        Pid::from_raw(identity.pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let Some(pidfd) = pidfd.filter(|_| is_same(identity)) else {
+        return Ok(true);
+    };
+    match pidfd_send_signal(&pidfd, Signal::CONT) {
+        Ok(()) => Ok(has_ended(&pidfd, patience)),
+        Err(rustix::io::Errno::SRCH) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Sends a signal to a supervisor and to nobody else. Returns whether it was there to receive it.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use cf_conductor::conductor::{LookOver, look_over, settle_receipts};
+use cf_conductor::conductor::{LookOver, look_over, settle_receipts, stopped, wake_the_stopped};
 use cf_conductor::github::look_up;
 use cf_conductor::source::{Merged, ReconcileAction};
 use cf_conductor::store::Store;
@@ -37,6 +37,13 @@ pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
         // Also of batches that have ended: nobody else looks after what they left.
         settle_receipts(&mut store)?;
     }
+    tell_of_stopped(
+        &store,
+        &workspace,
+        (!only.is_empty()).then_some(only.as_slice()),
+        args,
+        console,
+    )?;
     let mut setup = setup_of(&workspace)?;
     if let Some(source) = &setup.github {
         let wanted = (!only.is_empty()).then_some(only.as_slice());
@@ -67,6 +74,34 @@ pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
         }
     }
     Ok(0)
+}
+
+/// Supervisors of dead conductors that somebody stopped are let go on: their attempts would have no end.
+fn tell_of_stopped(
+    store: &Store,
+    workspace: &Workspace,
+    only: Option<&[TaskId]>,
+    args: &ReconcileArgs,
+    console: &Console,
+) -> Result<(), CliError> {
+    let found = stopped(store, workspace, only)?;
+    if !args.dry_run {
+        wake_the_stopped(&found);
+    }
+    let what = if args.dry_run {
+        "without --dry-run it is let go on"
+    } else {
+        "it is let go on"
+    };
+    for one in found {
+        console.warn(format_args!(
+            "the supervisor of attempt {} of {} (process {}) is stopped, and its conductor is gone: {what}",
+            one.generation,
+            text::line(one.task.as_str()),
+            one.supervisor.pid,
+        ));
+    }
+    Ok(())
 }
 
 /// Whoever conducts a batch is made to look at once.

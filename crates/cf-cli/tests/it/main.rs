@@ -41,6 +41,7 @@ mod report;
 mod resume;
 mod sessions;
 mod stop;
+mod stopped;
 mod store_and_ids;
 mod storms;
 mod surroundings;

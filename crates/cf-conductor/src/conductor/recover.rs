@@ -11,6 +11,7 @@
 //! A conductor that lost its transaction takes the same way: it forgets what it believed and reads the store again.
 
 pub(super) mod files;
+pub(super) mod stopped;
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -21,6 +21,7 @@ use tokio::signal::unix::Signal;
 
 use super::launch::InheritedBy;
 use super::plan::Plan;
+use super::recover::stopped::FoundStopped;
 use super::settle::Judged;
 use super::take_up::Again;
 use super::turn::{Core, News};
@@ -235,6 +236,8 @@ struct Conductor<'a> {
     ahead_from: Duration,
     /// Attempts of dead supervisors whose remains are being stopped: a note tells when they are gone.
     sweeping: BTreeSet<AttemptId>,
+    /// Which supervisors of dead conductors, that are waited for, were found stopped with the last tick.
+    found_stopped: FoundStopped,
     _lock: BatchLock,
 }
 
@@ -323,6 +326,7 @@ impl<'a> Conductor<'a> {
             ahead: Ahead::new(),
             ahead_from: Duration::ZERO,
             sweeping: BTreeSet::new(),
+            found_stopped: FoundStopped::default(),
             _lock: lock,
         })
     }
@@ -604,13 +608,14 @@ impl<'a> Conductor<'a> {
     }
 
     /// A claim whose conductor is gone and whose attempt has ended is settled by whoever meets it: here, by taking the
-    /// attempt over.
+    /// attempt over. Before that its supervisor may have to be let go on.
     fn settle_claims_of_the_dead(&mut self) -> Result<(), ConductorError> {
         let waits = self.core.schedule.waits_for_claims();
-        let due = !self.news.is_empty() || std::mem::take(&mut self.ticked);
-        if !waits || !due {
+        let ticked = std::mem::take(&mut self.ticked);
+        if !waits || (!ticked && self.news.is_empty()) {
             return Ok(());
         }
+        let mut alive = Vec::new();
         let mut waited: Vec<TaskId> = self.core.schedule.waited_for().collect();
         waited.retain(|task| self.core.is_in_hand(*task));
         for task in waited {
@@ -620,9 +625,11 @@ impl<'a> Conductor<'a> {
                 .iter()
                 .filter(|attempt| attempt.batch != batch && attempt.end.is_none())
             {
-                if self.setup.workspace.conductor_of(attempt.batch).is_some()
-                    || recover::is_alive(&self.setup.workspace, attempt)
-                {
+                if self.setup.workspace.conductor_of(attempt.batch).is_some() {
+                    continue;
+                }
+                if recover::is_alive(&self.setup.workspace, attempt) {
+                    alive.push(attempt.supervisor.clone());
                     continue;
                 }
                 let Ok(_theirs) = self.setup.workspace.lock_batch(attempt.batch)? else {
@@ -651,6 +658,9 @@ impl<'a> Conductor<'a> {
                 .store
                 .write_as(&by, Durability::Full, |tx| tx.release_claim(task, dead))?;
             self.wrote_aside(&events);
+        }
+        if ticked {
+            self.found_stopped.look(&alive);
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::ExecutorError;
-use crate::process::{Identity, has_ended, is_same, is_stopped_child, signal, stat, wake};
+use crate::process::{Identity, has_ended, is_same, is_stopped, is_stopped_child, signal, wake};
 use crate::supervise::{Inherited, RECORD_BYTES, Record, Stage, supervisor_args};
 
 /// How long a supervisor may take to read a job that is too long for its gate. One that runs takes milliseconds.
@@ -194,10 +194,8 @@ impl Slot {
     pub(super) fn wake_if_still_stopped(&mut self) {
         let stopped = match &self.who {
             Who::Own { child, .. } => is_stopped_child(child.id().cast_signed()),
-            Who::Adopted(identity) if is_same(identity) => {
-                stat(identity.pid).is_ok_and(|now| now.state == b'T')
-            }
-            Who::Adopted(_) | Who::Dead => false,
+            Who::Adopted(identity) => is_stopped(identity),
+            Who::Dead => false,
         };
         if stopped && self.found_stopped {
             tracing::warn!("a supervisor was stopped, and is let go on");
