@@ -23,6 +23,7 @@ pub mod schedule;
 pub mod settings;
 pub mod source;
 pub mod store;
+mod stray;
 pub mod supervise;
 pub mod wake;
 pub mod workspace;

@@ -20,6 +20,7 @@ mod stall;
 mod tree;
 
 pub use job::{Frame, Inherited, Job, Leftovers, LogLimits, OsText, Stage};
+pub(crate) use record::hello_in;
 pub use record::{
     Ended, How, Limit, LogTally, RECORD_BYTES, Record, RecordBytes, RecordFile, read_records,
     record_path,
@@ -170,7 +171,11 @@ impl Supervisor {
         setsid()?;
         set_child_subreaper(Some(getpid()))?;
         let signals = Signals::listen()?;
-        let file = RecordFile::create(path)?;
+        let mut file = RecordFile::create(path)?;
+        let hello = Record::Hello(Identity::of_self(id)?).to_bytes();
+        // Whoever finds the file locked when its conductor is gone learns from it who that is. Without it nobody dares
+        // to touch this process, which harms nothing else.
+        let _ = file.append(&hello);
         let gate = Gate::new()?;
         let supervisor = Self {
             signals,
@@ -182,7 +187,7 @@ impl Supervisor {
             buffer: vec![0; 64 * 1024].into_boxed_slice(),
         };
         point("gate.hello");
-        say(&Record::Hello(Identity::of_self(id)?).to_bytes());
+        say(&hello);
         Ok(supervisor)
     }
 

@@ -1,6 +1,8 @@
 //! Supervisors that somebody stopped (SIGSTOP) and whose conductor is gone: whoever meets one lets it go on.
 
-use cf_testkit::{Signal, Workspace, process};
+use std::fs;
+
+use cf_testkit::{Running, Signal, Value, Workspace, json, process};
 
 use crate::{waiter, workspace};
 
@@ -105,4 +107,83 @@ fn reconcile_lets_a_stopped_supervisor_go_on_and_says_so() {
     ws.cf(["reconcile"]).ok().never_says(&said);
     assert_eq!(ws.status("a"), "DONE");
     assert_eq!(open_attempts(&ws), "0");
+}
+
+/// A batch whose task `b` runs, and the supervisor of `a`, which is done: it stands idle at its gate, stopped.
+fn with_an_idle_one_stopped(ws: &Workspace) -> (Running<'_>, u32) {
+    ws.add("a", &waiter("a"));
+    ws.add("b", &waiter("b"));
+    let batch = ws.start(["a", "b", "--max-parallel", "2"]);
+    ws.wait_for_pid("a.pid");
+    ws.wait_for_pid("b.pid");
+    let idle = ws.supervisor("a");
+    ws.touch("a.go");
+    ws.wait_for_status("a", "DONE");
+    stop(idle);
+    ws.wait_until("it is stopped", || state(idle) == "T");
+    (batch, idle)
+}
+
+fn files_of_supervisors(ws: &Workspace) -> usize {
+    fs::read_dir(ws.root().join(".cf/supervisors")).map_or(0, Iterator::count)
+}
+
+#[test]
+fn an_idle_supervisor_that_was_stopped_when_its_conductor_died_is_let_go_on_by_the_next() {
+    let ws = workspace();
+    let (batch, idle) = with_an_idle_one_stopped(&ws);
+    batch.kill9();
+    let running = ws.supervisor("b");
+    stop(running);
+    ws.touch("b.go");
+    ws.resume([""; 0]).ok();
+    assert!(!process::alive(idle));
+    assert_eq!((ws.status("b").as_str(), ws.lines("b.pid")), ("DONE", 1));
+    assert_eq!(files_of_supervisors(&ws), 0);
+}
+
+#[test]
+fn another_batch_lets_go_on_what_a_dead_one_left_and_nothing_of_one_that_lives() {
+    let ws = workspace();
+    let (batch, idle) = with_an_idle_one_stopped(&ws);
+    ws.add("c", &waiter("c"));
+    ws.add("d", "true");
+    ws.add("e", "true");
+    ws.run(["d"]).ok();
+    assert_eq!(state(idle), "T", "its conductor lives");
+    let other = ws.start(["c"]);
+    ws.wait_for_pid("c.pid");
+    batch.kill9();
+    ws.run(["e"]).ok();
+    assert!(!process::alive(idle));
+    ws.touch("b.go");
+    ws.touch("c.go");
+    other.wait().ok();
+}
+
+#[test]
+fn doctor_lists_a_supervisor_that_nobody_needs_and_lets_it_go_on() {
+    let ws = workspace();
+    let (batch, idle) = with_an_idle_one_stopped(&ws);
+    let leftovers = |code| {
+        let examined = ws.cf(["doctor", "--json"]).code(code);
+        let examined: Value = serde_json::from_slice(examined.stdout_bytes()).expect("it is JSON");
+        examined["leftovers"].clone()
+    };
+    assert_eq!(leftovers(0), json!([]), "while it is conducted");
+    let running = ws.supervisor("b");
+    stop(running);
+    batch.kill9();
+    let what = format!("stopped supervisor without a conductor (process {idle}), with its file");
+    // The batch that nobody conducts is a problem by itself.
+    let found = leftovers(1);
+    assert_eq!(found.as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(found[0]["what"], json!(what));
+    assert_eq!(state(idle), "T", "looking changes nothing");
+    ws.cf(["doctor", "--fix"]).says(&format!("removed {what}"));
+    assert!(!process::alive(idle));
+    assert_eq!(state(running), "T", "an attempt names it");
+    assert_eq!(leftovers(1), json!([]));
+    ws.touch("b.go");
+    ws.resume([""; 0]).ok();
 }

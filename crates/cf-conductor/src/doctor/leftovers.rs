@@ -1,17 +1,19 @@
-//! Files that nobody needs any more, and their removal.
+//! What nobody needs any more: files, and supervisors that were stopped (SIGSTOP); and how it goes.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cf_core::{AttemptId, BatchId, SupervisorId};
+use cf_core::{AttemptId, BatchId};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::{Examination, Finding};
 use crate::process::lock_held;
 use crate::store::{Reader, Result, Store, StoreError};
+use crate::stray::{self, Stray};
 use crate::supervise::RecordFile;
 use crate::workspace::{PLANTED, Workspace, inside};
 
@@ -21,13 +23,13 @@ const OLD: Duration = Duration::from_mins(1);
 /// What is said of a leftover that somebody took up in between.
 const IN_USE: &str = "it is in use again";
 
-/// One file or folder that can go.
+/// One file or folder that can go, or a supervisor that can end, with its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
     /// Where it is.
     pub path: PathBuf,
     /// What it was, as a noun.
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     pub(super) kind: Kind,
 }
 
@@ -36,6 +38,8 @@ pub struct Leftover {
 pub(super) enum Kind {
     /// The file of a supervisor.
     Supervisor,
+    /// A supervisor that lives.
+    Stray(Stray),
     /// The lock of a batch.
     Lock(BatchId),
     /// A link that was being made.
@@ -52,8 +56,8 @@ pub(super) enum Kind {
     Planted,
 }
 
-/// Looks for what nobody needs: files of supervisors that are dead and that no open attempt names, locks of batches
-/// that have ended and nobody holds, links that were being made, copies for an import, homes that agents had whose
+/// Looks for what nobody needs: supervisors that live without a conductor, files of those that are dead, both where no
+/// open attempt names them, locks of batches that have ended and nobody holds, links that were being made, copies for an import, homes that agents had whose
 /// tasks are done, files that were made for attempts that never came, and what stood in the place of others and could
 /// not be removed then.
 pub(super) fn look(
@@ -61,23 +65,18 @@ pub(super) fn look(
     reader: &Reader<'_>,
     found: &mut Examination,
 ) -> Result<()> {
-    let needed: HashSet<SupervisorId> = reader
-        .open_attempts()?
-        .into_iter()
-        .map(|attempt| attempt.supervisor.supervisor)
-        .collect();
+    let needed = stray::needed(reader)?;
     let unfinished: HashSet<BatchId> = reader
         .unfinished_batches()?
         .into_iter()
         .map(|batch| batch.id)
         .collect();
-    let mut add = |path: PathBuf, what, kind| {
+    let mut add = |path: PathBuf, what: &'static str, kind| {
+        let what = Cow::Borrowed(what);
         found.leftovers.push(Leftover { path, what, kind });
     };
-    for (path, name) in old_entries(workspace.supervisors()) {
-        let id = name
-            .strip_suffix(".sup")
-            .and_then(|id| id.parse::<SupervisorId>().ok());
+    for (path, _) in old_entries(workspace.supervisors()) {
+        let id = stray::supervisor_of(&path);
         if id.is_some_and(|id| !needed.contains(&id)) && !lock_held(&path) {
             add(path, "file of a dead supervisor", Kind::Supervisor);
         }
@@ -133,6 +132,21 @@ pub(super) fn look(
             }
         }
     }
+    for stray in stray::find(workspace, &needed)? {
+        // One that goes on may be about to end.
+        if stray.is_stopped() || is_old(&stray.path) {
+            let (pid, stopped) = (stray.identity.pid, stray.is_stopped());
+            let stopped = if stopped { "stopped " } else { "" };
+            found.leftovers.push(Leftover {
+                path: stray.path.clone(),
+                what: format!(
+                    "{stopped}supervisor without a conductor (process {pid}), with its file"
+                )
+                .into(),
+                kind: Kind::Stray(stray),
+            });
+        }
+    }
     found.leftovers.sort_by(|a, b| a.path.cmp(&b.path));
     let count = found.leftovers.len();
     found.findings.push(if count == 0 {
@@ -183,18 +197,21 @@ fn old_entries(folder: PathBuf) -> Vec<(PathBuf, String)> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
     };
-    let now = SystemTime::now();
     entries
         .flatten()
-        .filter(|entry| {
-            let changed = entry
-                .path()
-                .symlink_metadata()
-                .and_then(|meta| meta.modified());
-            changed.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age >= OLD))
-        })
+        .filter(|entry| is_old(&entry.path()))
         .filter_map(|entry| Some((entry.path(), entry.file_name().into_string().ok()?)))
         .collect()
+}
+
+/// Whether what stands there has not been changed for longer than a moment.
+fn is_old(path: &Path) -> bool {
+    let changed = path.symlink_metadata().and_then(|meta| meta.modified());
+    changed.is_ok_and(|at| {
+        SystemTime::now()
+            .duration_since(at)
+            .is_ok_and(|age| age >= OLD)
+    })
 }
 
 /// Removes what was found, and returns for each what went wrong, if anything did. A supervisor or conductor that came
@@ -214,6 +231,7 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
     let path = &leftover.path;
     let gone = match &leftover.kind {
         Kind::Worktree(name) => return super::trees::remove(workspace, name, path),
+        Kind::Stray(stray) => return end_stray(workspace, stray),
         Kind::Supervisor => RecordFile::remove_unless_held(path),
         Kind::Lock(batch) => {
             let lock = workspace.lock_batch(*batch);
@@ -230,6 +248,26 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
         Kind::Planted => inside::remove_all(path).map(|()| true),
     };
     match gone {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(IN_USE.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Lets a supervisor go on that nobody needs, unless somebody does by now, and removes its file once it has ended.
+fn end_stray(workspace: &Workspace, stray: &Stray) -> std::result::Result<(), String> {
+    let strays = Store::open_to_read(workspace)
+        .and_then(|store| store.read(stray::needed))
+        .and_then(|needed| stray::find(workspace, &needed))
+        .map_err(|error| crate::chain(&error))?;
+    // It may have ended by itself since.
+    if !strays.contains(stray) && lock_held(&stray.path) {
+        return Err(IN_USE.to_owned());
+    }
+    if !stray.let_go_on().map_err(|error| error.to_string())? {
+        return Err("it goes on, and has not ended yet".to_owned());
+    }
+    match RecordFile::remove_unless_held(&stray.path) {
         Ok(true) => Ok(()),
         Ok(false) => Err(IN_USE.to_owned()),
         Err(error) => Err(error.to_string()),
@@ -296,7 +334,7 @@ mod tests {
         let path = workspace.folder().join(format!("locks/{batch}.lock"));
         let leftover = Leftover {
             path: path.clone(),
-            what: "lock",
+            what: "lock".into(),
             kind: Kind::Lock(batch),
         };
         let (holders, over) = (AtomicUsize::new(0), AtomicBool::new(false));

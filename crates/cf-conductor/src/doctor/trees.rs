@@ -35,7 +35,7 @@ pub(super) fn look(workspace: &Workspace, store: &Store, found: &mut Examination
                     }),
                     Standing::Clean | Standing::Prunable => found.leftovers.push(Leftover {
                         path: tree.path,
-                        what: "worktree that holds nothing of its own",
+                        what: "worktree that holds nothing of its own".into(),
                         kind: Kind::Worktree(tree.name),
                     }),
                 }

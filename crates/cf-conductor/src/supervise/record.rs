@@ -237,6 +237,18 @@ pub fn read_records(path: &Path) -> io::Result<Vec<Record>> {
         .collect())
 }
 
+/// Who the supervisor is whose file this is, as it said itself in its first record.
+pub(crate) fn hello_in(path: &Path) -> Option<Identity> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let mut file = File::from(inside::open(path, flags, Mode::empty()).ok()?);
+    let mut bytes = [0; RECORD_BYTES];
+    file.read_exact(&mut bytes).ok()?;
+    match Record::from_bytes(&bytes) {
+        Ok(Record::Hello(identity)) => Some(identity),
+        _ => None,
+    }
+}
+
 /// The own file of a living supervisor, locked for as long as it is open.
 #[derive(Debug)]
 pub struct RecordFile {

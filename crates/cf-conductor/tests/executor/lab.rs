@@ -87,8 +87,11 @@ impl Lab {
         ended(self.run(&job).await)
     }
 
+    /// What a supervisor wrote down about its jobs, after its hello.
     pub(crate) fn records(&self, identity: &Identity) -> Vec<Record> {
-        read_records(&record_path(self.dir.path(), identity.supervisor)).unwrap()
+        let mut records = read_records(&record_path(self.dir.path(), identity.supervisor)).unwrap();
+        assert_eq!(records.remove(0), Record::Hello(identity.clone()));
+        records
     }
 
     /// How many processes have the token in their command line.
