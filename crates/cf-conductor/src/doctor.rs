@@ -2,9 +2,9 @@
 //!
 //! Each check is a function that appends findings and fails for nothing: what cannot be looked at is a finding too.
 //! Nothing is changed by looking. [`clean`] removes what the check of leftovers found, which is only what nobody can
-//! miss: files of supervisors that are dead and that no attempt needs, supervisors that nobody needs and that were stopped
-//! (they are let go on, and end), locks of batches that have ended, copies that an
-//! interrupted command left, homes of agents whose tasks are done, and worktrees that hold nothing of their own.
+//! miss: files of supervisors that are dead and that no attempt needs, supervisors that nobody needs and that were
+//! stopped (they are let go on, and end), locks of batches that have ended, copies that an interrupted command left,
+//! homes of agents whose tasks are done, and worktrees that hold nothing of their own.
 
 mod leftovers;
 mod programs;

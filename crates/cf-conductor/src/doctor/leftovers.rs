@@ -57,9 +57,9 @@ pub(super) enum Kind {
 }
 
 /// Looks for what nobody needs: supervisors that live without a conductor, files of those that are dead, both where no
-/// open attempt names them, locks of batches that have ended and nobody holds, links that were being made, copies for an import, homes that agents had whose
-/// tasks are done, files that were made for attempts that never came, and what stood in the place of others and could
-/// not be removed then.
+/// open attempt names them, locks of batches that have ended and nobody holds, links that were being made, copies for
+/// an import, homes that agents had whose tasks are done, files that were made for attempts that never came, and what
+/// stood in the place of others and could not be removed then.
 pub(super) fn look(
     workspace: &Workspace,
     reader: &Reader<'_>,
