@@ -204,11 +204,21 @@ pub enum Why {
 }
 
 impl Why {
-    /// Whether nothing else that is saved tells it.
+    /// Whether it came of asking, so that it is true until a look gets through.
     pub(crate) const fn is_to_be_saved(&self) -> bool {
         match self {
-            Self::Failed(_) | Self::Unreadable(_) | Self::TokenRejected => true,
-            Self::NotAsked | Self::Host(_) | Self::Waiting { .. } => false,
+            Self::Failed(_) | Self::Unreadable(_) | Self::TokenRejected | Self::Waiting { .. } => {
+                true
+            }
+            Self::NotAsked | Self::Host(_) => false,
+        }
+    }
+
+    /// Whether both say the same, however long it lasts.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Waiting { why: one, .. }, Self::Waiting { why: other, .. }) => one == other,
+            _ => self == other,
         }
     }
 }

@@ -231,6 +231,13 @@ impl GitHub {
         }
     }
 
+    /// Notes that nobody waits any longer for the answer to a question that was asked so long ago.
+    pub fn give_up(&self, link: &Link, waited: Duration) {
+        if let Some(Ok(host)) = locked(&self.hosts).get(&link.host) {
+            host.unanswered(&host::key_of(link), waited);
+        }
+    }
+
     /// What was learned since the last call, to be saved.
     pub fn take_changed(&self) -> Saved {
         let hosts: Vec<Arc<Host>> = self.opened();

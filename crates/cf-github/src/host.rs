@@ -256,6 +256,12 @@ impl ApiBase {
                 Some(graphql) => base.with_graphql(graphql),
             };
         }
+        // An address that names no server could be meant for any: nobody's token goes anywhere else instead.
+        if let Some(rest) = environment.get("GITHUB_API_URL")
+            && environment.server().is_none()
+        {
+            return Self::from_rest(rest);
+        }
         match HostKind::of(host) {
             HostKind::Cloud => Self::from_rest(&format!("https://api.{host}")),
             HostKind::Enterprise => {

@@ -26,7 +26,8 @@ pub struct Item {
     pub updated_at: Timestamp,
 }
 
-/// Where an issue or pull request stands.
+/// Where an issue or pull request stands. A closing has a time, by which it is told from another one; without it there
+/// is no such state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum ItemState {
@@ -36,18 +37,18 @@ pub enum ItemState {
     Closed {
         /// Why.
         reason: CloseReason,
-        /// When; missing on some old ones.
-        at: Option<Timestamp>,
+        /// When.
+        at: Timestamp,
     },
     /// A pull request was closed and not merged.
     ClosedUnmerged {
         /// When.
-        at: Option<Timestamp>,
+        at: Timestamp,
     },
     /// A pull request was merged. Final.
     Merged {
         /// When.
-        at: Option<Timestamp>,
+        at: Timestamp,
     },
 }
 
@@ -56,7 +57,9 @@ impl ItemState {
     pub const fn ended_at(&self) -> Option<Timestamp> {
         match self {
             Self::Open => None,
-            Self::Closed { at, .. } | Self::ClosedUnmerged { at } | Self::Merged { at } => *at,
+            Self::Closed { at, .. } | Self::ClosedUnmerged { at } | Self::Merged { at } => {
+                Some(*at)
+            }
         }
     }
 }

@@ -248,28 +248,38 @@ fn repo(
 ) -> RepoReply {
     let of = |path: &[&str]| errors.at.get(path).copied();
     let mut numbered = HashMap::new();
-    let Some(Value::Object(mut fields)) = data.remove(alias) else {
-        let told = match of(&[alias]) {
-            Some(error) if error.is_forbidden() => Some(Told::Forbidden),
-            Some(error) if error.is_missing() => Some(Told::RepoMissing),
-            Some(error) => Some(Told::Unreadable(error.message().to_owned())),
-            // Not a word about it: it was left out, and is asked for again.
-            None => None,
-        };
-        if let Some(told) = told {
-            numbered = part
-                .numbers
-                .iter()
-                .map(|number| (*number, told.clone()))
-                .collect();
+    let fields = match data.remove(alias) {
+        // Data beside an error that names the same place contradicts it; neither is believed.
+        Some(Value::Object(_)) if of(&[alias]).is_some() => Err(true),
+        Some(Value::Object(fields)) => Ok(fields),
+        _ => Err(false),
+    };
+    let mut fields = match fields {
+        Ok(fields) => fields,
+        Err(contradicts) => {
+            let told = match of(&[alias]) {
+                Some(error) if contradicts => Some(error.beside_data()),
+                Some(error) if error.is_forbidden() => Some(Told::Forbidden),
+                Some(error) if error.is_missing() => Some(Told::RepoMissing),
+                Some(error) => Some(Told::Unreadable(error.message().to_owned())),
+                // Not a word about it: it was left out, and is asked for again.
+                None => None,
+            };
+            if let Some(told) = told {
+                numbered = part
+                    .numbers
+                    .iter()
+                    .map(|number| (*number, told.clone()))
+                    .collect();
+            }
+            return RepoReply {
+                numbered,
+                changed: part.changed_since.map(|_| Changed {
+                    items: Vec::new(),
+                    complete: false,
+                }),
+            };
         }
-        return RepoReply {
-            numbered,
-            changed: part.changed_since.map(|_| Changed {
-                items: Vec::new(),
-                complete: false,
-            }),
-        };
     };
     let home = fields
         .get("nameWithOwner")
@@ -279,8 +289,13 @@ fn repo(
     for number in &part.numbers {
         let key = format!("i{number}");
         let told = match fields.remove(&key) {
-            Some(value @ Value::Object(_)) => {
-                Some(item::read(value, &home, Some(*number), errors.latest))
+            Some(value @ Value::Object(_)) => Some(match errors.of_item(alias, &key) {
+                Some(error) => error.beside_data(),
+                None => item::read(value, &home, Some(*number), errors.latest),
+            }),
+            // Null is no word about it, and asked for again; anything else is no item.
+            Some(value) if !value.is_null() && of(&[alias, &key]).is_none() => {
+                Some(Told::Unreadable("something that is no item".to_owned()))
             }
             _ => match of(&[alias, &key]) {
                 Some(error) if error.is_missing() => Some(Told::Missing),
@@ -308,9 +323,13 @@ fn changed(
 ) -> Changed {
     let mut items = Vec::new();
     let mut complete = true;
-    // An error anywhere within a list may have cost it an entry.
+    // An error anywhere within a list may have cost it an entry, or be about one that is there: its items are asked for
+    // by number.
     for list in ["issues", "pullRequests"] {
-        complete &= !errors.within.contains(&[alias, list]);
+        if errors.within.contains(&[alias, list]) {
+            complete = false;
+            continue;
+        }
         let Some(Value::Object(mut list_value)) = fields.remove(list) else {
             complete = false;
             continue;

@@ -73,6 +73,9 @@ pub(crate) fn read(status: u16, headers: &Headers, body: &[u8], now: Timestamp) 
             Ok(item) if item.updated_at > headers.latest(now) => {
                 Looked::Unclear("an item that changed in the future".to_owned())
             }
+            Ok(item) if item.state.ended_at() > Some(headers.latest(now)) => {
+                Looked::Unclear("an item that was closed in the future".to_owned())
+            }
             Ok(item) => Looked::Item(Box::new(item)),
             Err(why) => Looked::Unclear(why),
         },
@@ -122,7 +125,7 @@ struct RawPullRequest {
 fn item(body: &[u8]) -> Result<Item, String> {
     let raw: RawIssue = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     let missing = |what: &str| format!("an item without {what}");
-    let state = raw.state.as_deref().ok_or_else(|| missing("state"))?;
+    let state = raw.state.as_deref();
     let (kind, state) = match &raw.pull_request {
         None => (
             LinkKind::Issue,
@@ -145,7 +148,7 @@ fn item(body: &[u8]) -> Result<Item, String> {
             .and_then(number)
             .ok_or_else(|| missing("number"))?,
         title: cut(&raw.title.unwrap_or_default(), COMMENT_CAP_BYTES).0,
-        state: state.ok_or("an item in an unknown state")?,
+        state: state?,
         draft: raw.draft.unwrap_or(false),
         updated_at: raw.updated_at.ok_or_else(|| missing("time"))?,
     })
@@ -223,9 +226,9 @@ mod tests {
         assert!(matches!(looked, Looked::Unclear(_)), "{looked:?}");
     }
 
-    #[test_case(r#""state":"closed","state_reason":"duplicate","closed_at":null"# => ItemState::Closed { reason: CloseReason::Duplicate, at: None }; "duplicate")]
-    #[test_case(r#""state":"closed","pull_request":{"merged_at":null}"# => ItemState::ClosedUnmerged { at: None }; "closed is not merged")]
-    #[test_case(r#""state":"closed","pull_request":{"merged_at":"1970-01-01T00:00:00Z"}"# => ItemState::Merged { at: Some(Timestamp::UNIX_EPOCH) }; "merged")]
+    #[test_case(r#""state":"closed","state_reason":"duplicate","closed_at":"1970-01-01T00:00:00Z""# => ItemState::Closed { reason: CloseReason::Duplicate, at: Timestamp::UNIX_EPOCH }; "duplicate")]
+    #[test_case(r#""state":"closed","closed_at":"1970-01-01T00:00:00Z","pull_request":{"merged_at":null}"# => ItemState::ClosedUnmerged { at: Timestamp::UNIX_EPOCH }; "closed is not merged")]
+    #[test_case(r#""state":"closed","pull_request":{"merged_at":"1970-01-01T00:00:00Z"}"# => ItemState::Merged { at: Timestamp::UNIX_EPOCH }; "merged")]
     fn an_item(state: &str) -> ItemState {
         let body = format!(
             r#"{{"node_id":"I","number":3,"title":null,"updated_at":"2026-01-01T00:00:00Z","repository_url":"https://ghe.corp/api/v3/repos/a/b","user":null,{state}}}"#

@@ -410,6 +410,7 @@ impl<'a> Conductor<'a> {
         }
         match turned {
             Ok(end) => {
+                self.give_up_looks();
                 // Everything that they reported has been stored.
                 for idle in self.core.at_gate.drain(..) {
                     self.executor.release(idle.identity.supervisor);

@@ -7,6 +7,7 @@ use cf_github::{ItemState, Patience, Saved, Snapshot, What, Why};
 use super::GithubSource;
 use super::cache::cached_about;
 use crate::source::github::closing::reason_word;
+use crate::source::github::observe;
 use crate::store::{Reader, Result};
 
 /// A link, and what is known about it.
@@ -77,7 +78,8 @@ pub fn links_of(
                 Ok(source) => source
                     .check(&link.host)
                     .err()
-                    .or_else(|| trouble(newest, &saved, &source.0.patience)),
+                    .or_else(|| trouble(newest, &saved, &source.0.patience))
+                    .or_else(|| newest.and_then(|newest| odd_kind(&link, newest))),
                 Err(why) => Some(why.to_owned()),
             };
             Ok(LinkView {
@@ -129,11 +131,14 @@ fn last_seen(newest: &Snapshot, saved: &Saved) -> LastSeen {
 fn trouble(newest: Option<&Snapshot>, saved: &Saved, patience: &Patience) -> Option<String> {
     let own = saved.troubles.iter().max_by_key(|trouble| trouble.at);
     let own = own.filter(|own| newest.is_none_or(|newest| own.at >= newest.read_at));
-    if let Some(why) = own.and_then(|own| own.why.as_ref()) {
-        return Some(why.to_string());
-    }
+    let own = own.and_then(|own| own.why.as_ref());
+    let waited_for = match own {
+        Some(Why::Waiting { why, .. }) => Some(why),
+        Some(why) => return Some(why.to_string()),
+        None => None,
+    };
     let token = newest.map(|newest| newest.token);
-    saved
+    let waits = saved
         .hosts
         .iter()
         .filter(|host| token.is_none_or(|token| token == host.token))
@@ -143,5 +148,18 @@ fn trouble(newest: Option<&Snapshot>, saved: &Saved, patience: &Patience) -> Opt
                 Gate::Wait { until, why } => Some(Why::Waiting { until, why }.to_string()),
                 Gate::Go | Gate::Off => None,
             }
-        })
+        });
+    // How long the host is left alone now is its own word. When that is over, what the last look met is still all that
+    // is known.
+    waits.or_else(|| waited_for.map(|why| format!("the last look did not get through: {why}")))
+}
+
+/// Says that a link is about something else than it was made for, where that keeps it from deciding anything.
+fn odd_kind(link: &Link, newest: &Snapshot) -> Option<String> {
+    match &newest.what {
+        What::Is(seen) if observe::is_odd(link, seen.item.kind) => {
+            Some("it is an issue, not a pull request, and decides nothing".to_owned())
+        }
+        _ => None,
+    }
 }

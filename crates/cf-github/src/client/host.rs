@@ -316,13 +316,27 @@ impl Host {
         locked(&self.changed).keys.insert(key.clone());
     }
 
+    /// Keeps what was read beside the state of an item. What this pass, which began then, has met with is about its
+    /// state, and not over by that.
+    pub(super) fn keep_details(&self, key: &Key, began: Timestamp, entry: Entry) {
+        let met = locked(&self.troubles)
+            .get(key)
+            .is_some_and(|(at, _)| *at >= began);
+        if met {
+            self.cache.insert(key.clone(), Arc::new(entry));
+            locked(&self.changed).keys.insert(key.clone());
+        } else {
+            self.keep(key, entry);
+        }
+    }
+
     pub(super) fn trouble(&self, key: &Key, why: Why) {
         let why = self.in_words(why);
         let new = why.clone();
         let before = locked(&self.troubles).insert(key.clone(), (Timestamp::now(), why));
         let before = before.map(|(_, why)| why);
         // What stands in the way for long is not saved again with every pass.
-        let is_new = before.as_ref() != Some(&new);
+        let is_new = !before.as_ref().is_some_and(|before| before.is_like(&new));
         if is_new && (new.is_to_be_saved() || before.is_some_and(|why| why.is_to_be_saved())) {
             locked(&self.changed).troubles.insert(key.clone());
         }
@@ -352,6 +366,21 @@ impl Host {
             let talk = self.cached(key).and_then(|entry| entry.talk.clone());
             self.note_unread(key, talk.map_or(0, |talk| talk.unread));
         }
+    }
+
+    /// A list tells that the item stands as it did: its host is no longer in the way.
+    pub(super) fn came_through(&self, key: &Key) {
+        let mut troubles = locked(&self.troubles);
+        if matches!(troubles.get(key), Some((_, Why::Waiting { .. }))) {
+            troubles.remove(key);
+            locked(&self.changed).troubles.insert(key.clone());
+        }
+    }
+
+    /// Nobody waits for an answer about the item any longer.
+    pub(super) fn unanswered(&self, key: &Key, waited: Duration) {
+        let how = format!("GitHub did not answer within {} s", waited.as_secs());
+        self.trouble(key, Why::Failed(how));
     }
 
     /// What stood in the way the last time still does.

@@ -32,6 +32,7 @@ const AGAIN: usize = 10;
 /// A pass under way.
 struct Pass<'a> {
     host: &'a Host,
+    began: Timestamp,
     wants: HashMap<Key, Want>,
     /// What is due by list, and may fall back to exact reads.
     listed: HashMap<Repo, Vec<Key>>,
@@ -59,6 +60,7 @@ impl Host {
         let now = Instant::now();
         let mut pass = Pass {
             host: self,
+            began,
             states_until: now + self.settings.pass_limit * 2 / 3,
             until: now + self.settings.pass_limit,
             wants,
@@ -70,7 +72,7 @@ impl Host {
             older: 0,
             before: None,
         };
-        let mut stopped = pass.read_states(began).await;
+        let mut stopped = pass.read_states().await;
         if stopped.is_none() {
             pass.look_up_missing().await;
             stopped = pass.read_details().await;
@@ -115,8 +117,8 @@ impl Host {
 
 impl Pass<'_> {
     /// Reads the state of whatever is due. Returns why it stopped, if it did.
-    async fn read_states(&mut self, began: Timestamp) -> Option<Why> {
-        let host = self.host;
+    async fn read_states(&mut self) -> Option<Why> {
+        let (host, began) = (self.host, self.began);
         let spans = locked(&host.spans).clone();
         let mut counts: HashMap<&Repo, usize> = HashMap::new();
         let mut due = Vec::new();
@@ -397,6 +399,9 @@ impl Pass<'_> {
                             checked_at: at,
                         },
                     );
+                    for key in &listed {
+                        host.came_through(key);
+                    }
                     self.read.extend(listed);
                 }
                 _ => {

@@ -66,14 +66,16 @@ fn comment(id: &str, second: i64) -> Comment {
 
 const CLOSED: ItemState = ItemState::Closed {
     reason: CloseReason::Completed,
-    at: None,
+    at: Timestamp::UNIX_EPOCH,
 };
-const MERGED: ItemState = ItemState::Merged { at: None };
+const MERGED: ItemState = ItemState::Merged {
+    at: Timestamp::UNIX_EPOCH,
+};
 
 #[test_case(ItemState::Open, 30 => false; "as old as the interval")]
 #[test_case(ItemState::Open, 31 => true; "older")]
 #[test_case(CLOSED, 31 => true; "an issue may be reopened")]
-#[test_case(ItemState::ClosedUnmerged { at: None }, 31 => true; "so may a pull request")]
+#[test_case(ItemState::ClosedUnmerged { at: Timestamp::UNIX_EPOCH }, 31 => true; "so may a pull request")]
 #[test_case(MERGED, 80_000 => false; "merged is final")]
 #[test_case(MERGED, 90_000 => true; "and looked at once a day")]
 #[test_case(ItemState::Open, -30 => false; "a clock that is a little off")]
@@ -185,7 +187,7 @@ fn an_issue_that_is_done_needs_no_pull_request() {
     assert!(!entry(CLOSED, 0).found_due(&now));
     let dropped = ItemState::Closed {
         reason: CloseReason::NotPlanned,
-        at: None,
+        at: Timestamp::UNIX_EPOCH,
     };
     assert!(entry(dropped, 0).found_due(&now));
     let pass = Want {

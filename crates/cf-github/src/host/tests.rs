@@ -52,6 +52,21 @@ fn the_users_configuration_names_servers() {
     );
 }
 
+#[test_case("github.com", "garbage" ; "no address")]
+#[test_case("github.com", "127.0.0.1:4060" ; "no scheme")]
+#[test_case("github.com", "localhost:4060" ; "a scheme by accident")]
+#[test_case("sub.ghe.com", "garbage" ; "data residency")]
+#[test_case("ghe.corp", "garbage" ; "Enterprise")]
+fn where_the_address_in_the_environment_names_no_server_nobody_is_asked(host: &str, address: &str) {
+    let answer = base(
+        host,
+        &[("GITHUB_API_URL", address), ("GH_HOST", "ghe.corp")],
+        &[],
+    );
+    assert!(answer.contains("is refused"), "{answer}");
+    assert!(answer.contains(address), "{answer}");
+}
+
 #[test_case("http://ghe.corp/api/v3" ; "plain http to another machine")]
 #[test_case("http://127.0.0.1.evil.example/" ; "a name that looks like this machine")]
 #[test_case("ftp://ghe.corp" ; "another scheme")]

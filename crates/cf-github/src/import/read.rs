@@ -132,10 +132,12 @@ fn issue(value: Value, within: Within) -> Option<ImportedIssue> {
     let raw: RawIssue = serde_json::from_value(value).ok()?;
     Some(ImportedIssue {
         state: issue_state(
-            raw.state.as_deref()?,
+            raw.state.as_deref(),
             raw.state_reason.as_deref(),
             raw.closed_at,
-        )?,
+        )
+        .ok()
+        .filter(|state| state.ended_at() <= Some(within.latest))?,
         node_id: raw.id.and_then(item::id)?,
         number: raw.number.and_then(item::number)?,
         title: cut(&raw.title.unwrap_or_default(), TITLE_CAP_BYTES).0,

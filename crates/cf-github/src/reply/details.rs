@@ -239,13 +239,18 @@ fn found(
     for (nth, node) in (0..).zip(nodes) {
         match node {
             Value::Null if within.whole || hidden.contains(&nth) => {}
-            node => found.push(found_pr(&node)?),
+            node => found.push(found_pr(&node, within)?),
         }
     }
     Some((id, (updated_at, found)))
 }
 
-fn found_pr(pr: &Value) -> Option<FoundPr> {
+fn found_pr(pr: &Value, within: Within) -> Option<FoundPr> {
+    let state = pr_state(
+        pr.get("prState")?.as_str(),
+        time(pr.get("mergedAt")),
+        time(pr.get("closedAt")),
+    );
     Some(FoundPr {
         repo: pr
             .get("repository")?
@@ -254,10 +259,8 @@ fn found_pr(pr: &Value) -> Option<FoundPr> {
             .parse()
             .ok()?,
         number: item::number(pr.get("number")?.as_u64()?)?,
-        state: pr_state(
-            pr.get("prState")?.as_str()?,
-            time(pr.get("mergedAt")),
-            time(pr.get("closedAt")),
-        )?,
+        state: state
+            .ok()
+            .filter(|state| state.ended_at() <= Some(within.latest))?,
     })
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Reply;
+use super::{Reply, Told};
 
 /// One of a reply's errors.
 #[derive(Debug, Default, Deserialize)]
@@ -59,6 +59,11 @@ impl GraphqlError {
         }
     }
 
+    /// What is told of something that there is data for, and this error about it.
+    pub(super) fn beside_data(&self) -> Told {
+        Told::Unreadable(format!("an error beside its data: {}", self.message()))
+    }
+
     pub(super) fn is_missing(&self) -> bool {
         self.kind() == "NOT_FOUND" || self.message().starts_with("Could not resolve to")
     }
@@ -73,9 +78,16 @@ impl GraphqlError {
     }
 }
 
+/// The fields of an item in which null means something, so that one that an error has made null would be taken for it.
+const DECIDING: [&str; 5] = ["state", "stateReason", "prState", "mergedAt", "closedAt"];
+
 /// A reply's errors by where they are: there may be thousands, and each item is looked up.
 pub(super) struct Errors<'e> {
-    /// Those of repositories and of their fields, the first of each.
+    /// Those of repositories, of their fields, and of what decides about an item, the first of each.
+    ///
+    /// One without a path is about no item. What fails while a query is carried out is null and has its path in an
+    /// error; what makes the query as a whole fail leaves no data, or has a type that says so (a limit that is used up
+    /// with this reply), which [`Reply::whole`] reads. Data beside such an error is good.
     pub(super) at: HashMap<Vec<&'e str>, &'e GraphqlError>,
     /// The repositories' fields in which, or in a part of which, there is one.
     pub(super) within: HashSet<[&'e str; 2]>,
@@ -92,7 +104,7 @@ impl<'e> Errors<'e> {
             if let [repo, field, ..] = path[..] {
                 within.insert([repo, field]);
             }
-            if path.len() <= 2 {
+            if path.len() <= 2 || matches!(path[..], [_, _, field] if DECIDING.contains(&field)) {
                 at.entry(path).or_insert(error);
             }
         }
@@ -101,5 +113,13 @@ impl<'e> Errors<'e> {
             within,
             latest: reply.latest,
         }
+    }
+
+    /// The error about an item that is there, if there is one: it names the item, or a field of it that decides.
+    pub(super) fn of_item(&self, repo: &str, item: &str) -> Option<&'e GraphqlError> {
+        let fields = DECIDING.iter().map(|field| vec![repo, item, field]);
+        std::iter::once(vec![repo, item])
+            .chain(fields)
+            .find_map(|path| self.at.get(&path).copied())
     }
 }

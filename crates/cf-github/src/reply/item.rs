@@ -31,13 +31,9 @@ pub(super) fn read(value: Value, home: &Repo, asked: Option<u64>, latest: Timest
         Ok(raw) => raw,
         Err(error) => return Told::Unreadable(error.to_string()),
     };
-    let Some((kind, state)) = raw.kind_and_state() else {
-        return Told::Unreadable(format!(
-            "{} with the state {:?} and reason {:?}",
-            raw.typename.as_deref().unwrap_or("something"),
-            raw.state.as_deref().or(raw.pr_state.as_deref()),
-            raw.state_reason
-        ));
+    let (kind, state) = match raw.kind_and_state() {
+        Ok(known) => known,
+        Err(why) => return Told::Unreadable(why),
     };
     let (Some(node_id), Some(number), Some(updated_at)) = (
         raw.id.and_then(id),
@@ -48,6 +44,9 @@ pub(super) fn read(value: Value, home: &Repo, asked: Option<u64>, latest: Timest
     };
     if updated_at > latest {
         return Told::Unreadable("an item that changed in the future".to_owned());
+    }
+    if state.ended_at() > Some(latest) {
+        return Told::Unreadable("an item that was closed in the future".to_owned());
     }
     if asked.is_some_and(|asked| asked != number) {
         return Told::Unreadable(format!("asked for another number, got {number}"));
@@ -65,59 +64,79 @@ pub(super) fn read(value: Value, home: &Repo, asked: Option<u64>, latest: Timest
 }
 
 impl RawItem {
-    /// What it is and where it stands; nothing when a word is not known to this version.
-    fn kind_and_state(&self) -> Option<(LinkKind, ItemState)> {
-        match self.typename.as_deref()? {
-            "Issue" => Some((
-                LinkKind::Issue,
-                issue_state(
-                    self.state.as_deref()?,
-                    self.state_reason.as_deref(),
-                    self.closed_at,
-                )?,
-            )),
-            "PullRequest" => Some((
-                LinkKind::Pr,
-                pr_state(self.pr_state.as_deref()?, self.merged_at, self.closed_at)?,
-            )),
-            _ => None,
+    /// What it is and where it stands.
+    ///
+    /// # Errors
+    ///
+    /// A word is missing or not known to this version; in words.
+    fn kind_and_state(&self) -> Result<(LinkKind, ItemState), String> {
+        match self.typename.as_deref() {
+            Some("Issue") => issue_state(
+                self.state.as_deref(),
+                self.state_reason.as_deref(),
+                self.closed_at,
+            )
+            .map(|state| (LinkKind::Issue, state)),
+            Some("PullRequest") => {
+                pr_state(self.pr_state.as_deref(), self.merged_at, self.closed_at)
+                    .map(|state| (LinkKind::Pr, state))
+            }
+            Some(other) => Err(format!("neither an issue nor a pull request: {other:?}")),
+            None => Err("an item without its kind".to_owned()),
         }
     }
 }
 
-/// Reads the state of an issue, in GraphQL's or REST's words.
+/// Reads the state of an issue, in GitHub's words in GraphQL or REST.
+///
+/// # Errors
+///
+/// It makes no sense to this version; in words. A closing without its time could not be told from another one.
 pub(crate) fn issue_state(
-    state: &str,
+    state: Option<&str>,
     reason: Option<&str>,
     closed_at: Option<Timestamp>,
-) -> Option<ItemState> {
+) -> Result<ItemState, String> {
     match state {
-        "OPEN" | "open" => Some(ItemState::Open),
-        "CLOSED" | "closed" => Some(ItemState::Closed {
+        Some("OPEN" | "open") => Ok(ItemState::Open),
+        Some("CLOSED" | "closed") => Ok(ItemState::Closed {
             reason: match reason {
                 Some("COMPLETED" | "completed") => CloseReason::Completed,
                 Some("NOT_PLANNED" | "not_planned") => CloseReason::NotPlanned,
                 Some("DUPLICATE" | "duplicate") => CloseReason::Duplicate,
                 None | Some("REOPENED" | "reopened") => CloseReason::Unstated,
-                Some(_) => return None,
+                Some(other) => return Err(format!("an issue that was closed as {other:?}")),
             },
-            at: closed_at,
+            at: closed_at.ok_or("a closed issue without the time of its closing")?,
         }),
-        _ => None,
+        Some(other) => Err(format!("an issue in the state {other:?}")),
+        None => Err("an issue without its state".to_owned()),
     }
 }
 
-/// Reads the state of a pull request. That it was merged is said by `mergedAt` or the state MERGED, never by CLOSED.
+/// Reads the state of a pull request. That it was merged is said by `mergedAt`, and by nothing else.
+///
+/// # Errors
+///
+/// It makes no sense to this version; in words.
 pub(crate) fn pr_state(
-    state: &str,
+    state: Option<&str>,
     merged_at: Option<Timestamp>,
     closed_at: Option<Timestamp>,
-) -> Option<ItemState> {
-    match state {
-        "MERGED" => Some(ItemState::Merged { at: merged_at }),
-        "CLOSED" | "closed" if merged_at.is_some() => Some(ItemState::Merged { at: merged_at }),
-        "CLOSED" | "closed" => Some(ItemState::ClosedUnmerged { at: closed_at }),
-        "OPEN" | "open" => Some(ItemState::Open),
-        _ => None,
+) -> Result<ItemState, String> {
+    match (state, merged_at) {
+        (Some("MERGED" | "CLOSED" | "closed"), Some(at)) => Ok(ItemState::Merged { at }),
+        (Some("MERGED"), None) => {
+            Err("a merged pull request without the time of its merging".to_owned())
+        }
+        (Some("CLOSED" | "closed"), None) => Ok(ItemState::ClosedUnmerged {
+            at: closed_at.ok_or("a closed pull request without the time of its closing")?,
+        }),
+        (Some("OPEN" | "open"), None) => Ok(ItemState::Open),
+        (Some("OPEN" | "open"), Some(_)) => {
+            Err("an open pull request with a time of merging".to_owned())
+        }
+        (Some(other), _) => Err(format!("a pull request in the state {other:?}")),
+        (None, _) => Err("a pull request without its state".to_owned()),
     }
 }

@@ -52,16 +52,17 @@ fn no_reply(body: &str) {
 fn each_item_is_told_by_itself() {
     let mut reply = reply(
         r#"{"data":{"r0":{"id":"R","nameWithOwner":"o/new",
-            "i1":{"__typename":"Issue","id":"I1","number":1,"title":null,"state":"CLOSED","stateReason":null,"closedAt":null,"updatedAt":"2026-01-01T00:00:00Z"},
+            "i1":{"__typename":"Issue","id":"I1","number":1,"title":null,"state":"CLOSED","stateReason":null,"closedAt":"1970-01-01T00:00:00Z","updatedAt":"2026-01-01T00:00:00Z"},
             "i2":null,"i3":null,"i4":null,
             "i5":{"__typename":"Discussion"},
             "i6":{"__typename":"Issue","id":"I7","number":7,"state":"OPEN","updatedAt":"2026-01-01T00:00:00Z"},
-            "i8":{"__typename":"PullRequest","id":"P8","number":8,"prState":"CLOSED","updatedAt":"2026-01-01T00:00:00Z"},
-            "i9":{"__typename":"Issue","id":"I9","number":9,"state":"OPEN","updatedAt":"yesterday"}}},
+            "i8":{"__typename":"PullRequest","id":"P8","number":8,"prState":"CLOSED","closedAt":"1970-01-01T00:00:00Z","updatedAt":"2026-01-01T00:00:00Z"},
+            "i9":{"__typename":"Issue","id":"I9","number":9,"state":"OPEN","updatedAt":"yesterday"},
+            "i10":"closed","i11":[]}},
           "errors":[{"type":"NOT_FOUND","path":["r0","i2"]},{"type":"FORBIDDEN","path":["r0","i3"]},
             {"message":"deep","path":["r0","i1","author"]}]}"#,
     );
-    let told = items(&mut reply, &[part(&[1, 2, 3, 4, 5, 6, 8, 9], None)])
+    let told = items(&mut reply, &[part(&[1, 2, 3, 4, 5, 6, 8, 9, 10, 11], None)])
         .remove(0)
         .numbered;
     let Told::Is(first) = &told[&1] else {
@@ -72,18 +73,18 @@ fn each_item_is_told_by_itself() {
         first.state,
         ItemState::Closed {
             reason: CloseReason::Unstated,
-            at: None
+            at: Timestamp::UNIX_EPOCH
         }
     );
     assert_eq!(told[&2], Told::Missing);
     assert_eq!(told[&3], Told::Forbidden);
     assert!(!told.contains_key(&4), "null without an error says nothing");
-    for number in [5, 6, 9] {
+    for number in [5, 6, 9, 10, 11] {
         assert!(matches!(told[&number], Told::Unreadable(_)), "{number}");
     }
     assert!(matches!(
         &told[&8],
-        Told::Is(item) if item.state == ItemState::ClosedUnmerged { at: None }
+        Told::Is(item) if item.state == ItemState::ClosedUnmerged { at: Timestamp::UNIX_EPOCH }
     ));
 }
 
@@ -123,12 +124,67 @@ fn an_error_within_a_list_makes_it_incomplete() {
     assert!(!told.changed.unwrap().complete);
 }
 
-#[test_case("CLOSED", true => ItemState::Merged { at: Some(Timestamp::UNIX_EPOCH) }; "closed with a time of merging")]
-#[test_case("CLOSED", false => ItemState::ClosedUnmerged { at: None }; "closed alone is never merged")]
-#[test_case("MERGED", false => ItemState::Merged { at: None }; "merged without a time")]
-#[test_case("OPEN", false => ItemState::Open)]
-fn a_pull_request(state: &str, merged: bool) -> ItemState {
-    pr_state(state, merged.then_some(Timestamp::UNIX_EPOCH), None).unwrap()
+const AT: Option<Timestamp> = Some(Timestamp::UNIX_EPOCH);
+const MERGED: ItemState = ItemState::Merged {
+    at: Timestamp::UNIX_EPOCH,
+};
+
+#[test_case("CLOSED", AT, AT => Some(MERGED); "closed with a time of merging")]
+#[test_case("CLOSED", None, AT => Some(ItemState::ClosedUnmerged { at: Timestamp::UNIX_EPOCH }); "closed alone is never merged")]
+#[test_case("CLOSED", None, None => None; "closed at no time")]
+#[test_case("MERGED", AT, AT => Some(MERGED); "merged")]
+#[test_case("MERGED", None, AT => None; "the state alone never says merged")]
+#[test_case("OPEN", None, None => Some(ItemState::Open); "open")]
+#[test_case("OPEN", AT, None => None; "open and merged")]
+fn a_pull_request(
+    state: &str,
+    merged_at: Option<Timestamp>,
+    closed_at: Option<Timestamp>,
+) -> Option<ItemState> {
+    pr_state(Some(state), merged_at, closed_at).ok()
+}
+
+#[test]
+fn an_issue_that_was_closed_at_no_time_makes_no_sense() {
+    assert!(issue_state(Some("CLOSED"), Some("COMPLETED"), None).is_err());
+}
+
+const CLOSED_ONE: &str = r#"{"__typename":"Issue","id":"I1","number":1,"title":"t","state":"CLOSED","stateReason":null,"closedAt":"2026-01-01T00:00:00Z","updatedAt":"2026-01-01T00:00:00Z"}"#;
+
+#[test_case(r#"["r0","i1"]"# => false; "the item")]
+#[test_case(r#"["r0"]"# => false; "its repository")]
+#[test_case(r#"["r0","i1","stateReason"]"# => false; "a field that decides")]
+#[test_case(r#"["r0","i1","title"]"# => true; "another field")]
+#[test_case(r#"["r0","i2"]"# => true; "another item")]
+#[test_case("null" => true; "nothing")]
+fn data_beside_an_error_about(path: &str) -> bool {
+    let mut reply = reply(&format!(
+        r#"{{"data":{{"r0":{{"nameWithOwner":"o/r","i1":{CLOSED_ONE}}}}},"errors":[{{"type":"INTERNAL","path":{path},"message":"something"}}]}}"#
+    ));
+    let told = items(&mut reply, &[part(&[1], None)])
+        .remove(0)
+        .numbered
+        .remove(&1);
+    match told {
+        Some(Told::Is(_)) => true,
+        Some(Told::Unreadable(_)) => false,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test_case("2999-01-01T00:00:00Z" => false; "after the latest time")]
+#[test_case("2026-01-01T00:00:00Z" => true; "before it")]
+fn a_closing_is_believed(at: &str) -> bool {
+    let item = CLOSED_ONE.replace(
+        r#""closedAt":"2026-01-01T00:00:00Z""#,
+        &format!("\"closedAt\":\"{at}\""),
+    );
+    let mut reply = reply(&format!(
+        r#"{{"data":{{"r0":{{"nameWithOwner":"o/r","i1":{item}}}}}}}"#
+    ));
+    reply.latest = "2026-06-01T00:00:00Z".parse().unwrap();
+    let told = items(&mut reply, &[part(&[1], None)]);
+    matches!(told[0].numbered[&1], Told::Is(_))
 }
 
 proptest! {

@@ -31,7 +31,7 @@ async fn every_state_is_told() {
     let asks: Vec<LinkAsk> = (1..=10).map(|number| ask("o/r", number, FRESH)).collect();
     let answers = client.look(&asks).await;
     let states: Vec<ItemState> = answers.iter().map(|a| known(a).item.state).collect();
-    let at = |n: usize| states[n - 1].ended_at();
+    let at = |n: usize| states[n - 1].ended_at().unwrap();
     let closed = |n: usize, reason| ItemState::Closed { reason, at: at(n) };
     assert_eq!(
         states,
@@ -48,9 +48,6 @@ async fn every_state_is_told() {
             ItemState::Open,
         ]
     );
-    for n in [2, 3, 4, 5, 8, 9] {
-        assert!(at(n).is_some(), "{n}");
-    }
     assert!(known(&answers[6]).item.draft);
     // A pull request's number given as an issue's: GitHub says what it is.
     assert_eq!(known(&answers[7]).item.kind, LinkKind::Pr);

@@ -4,7 +4,7 @@ use cf_testkit::Workspace;
 use cf_testkit::github::{Budget, Fault, Place, ScriptedGithub};
 use serde_json::{Value, json};
 
-use super::following;
+use super::{configured, following};
 
 /// A workspace with a task `a` that is linked to issue 12, which is asked about once.
 fn looked(github: &ScriptedGithub) -> Workspace {
@@ -210,6 +210,109 @@ fn what_stood_in_the_way_is_over_when_the_link_was_read() {
         (&tracker["state"], &tracker["why"]),
         (&json!("open"), &Value::Null)
     );
+}
+
+#[test]
+fn what_a_failing_github_leaves_unknown_is_shown_until_a_look_gets_through() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    github.issue("o/r", 13);
+    let ws = looked(&github).with([("CF_RECONCILE_INTERVAL", "1ms")]);
+    for fault in [
+        Fault::status(500, "no", &["retry-after: 1"]),
+        Fault::status(429, "slow down", &["retry-after: 1"]),
+    ] {
+        github.fault("/graphql", fault, usize::MAX);
+        ws.cf(["reconcile", "--dry-run"]).ok();
+        says(&ws, "GitHub is not asked before");
+        ws.wait_until("the pause is over", || {
+            let shown = ws.show("a")["links"][0]["tracker"]["why"].clone();
+            let why = shown.as_str().expect("it is not lost");
+            why.contains("the last look did not get through: ")
+        });
+        says(&ws, "; the last look did not get through: ");
+        assert_eq!(tracker(&ws)["state"], "open", "as it was before");
+        github.heal();
+        ws.cf(["reconcile", "--dry-run"]).ok();
+        assert_eq!(tracker(&ws)["why"], Value::Null);
+    }
+}
+
+#[test]
+fn a_github_that_does_not_answer_before_the_batch_ends_is_shown_as_that() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let silence = Fault::Silence(std::time::Duration::from_mins(1));
+    github.fault("/graphql", silence, usize::MAX);
+    let ws = configured(&github, "wait = \"1s\"");
+    ws.add("a", "true");
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    ws.run(["a"]).ok();
+    says(&ws, "issue o/r#12: unknown; GitHub did not answer within ");
+}
+
+#[test]
+fn what_an_item_that_makes_no_sense_was_before_is_shown_with_what_is_wrong() {
+    let fault = |edit| Fault::Edited(edit);
+    for (fault, words) in [
+        (
+            fault(|reply| reply["data"]["r0"]["i12"]["state"] = Value::Null),
+            "an issue without its state",
+        ),
+        (
+            fault(|reply| reply["data"]["r0"]["i12"]["number"] = json!("12")),
+            "GitHub's reply cannot be read: ",
+        ),
+        (
+            fault(|reply| reply["data"]["r0"]["i12"] = json!("closed")),
+            "something that is no item",
+        ),
+        (
+            Fault::status(401, "Bad credentials", &[]),
+            "the token was rejected (401)",
+        ),
+    ] {
+        let github = ScriptedGithub::start();
+        github.issue("o/r", 12);
+        let ws = looked(&github).with([("CF_RECONCILE_INTERVAL", "1ms")]);
+        github.fault("/graphql", fault, usize::MAX);
+        ws.cf(["reconcile", "--dry-run"]).ok();
+        says(&ws, "issue o/r#12: open, changed ");
+        says(&ws, words);
+        assert_eq!(tracker(&ws)["state"], "open");
+    }
+}
+
+#[test]
+fn an_issue_that_was_linked_as_a_pull_request_decides_nothing_and_says_so() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    github.close("o/r", 12, Some("COMPLETED"));
+    let ws = following(&github);
+    ws.add("a", "touch a.ran");
+    ws.cf(["pr", "link", "a", "o/r#12"]).ok();
+    ws.run(["a"]).ok();
+    assert!(ws.exists("a.ran"));
+    says(
+        &ws,
+        "; it is an issue, not a pull request, and decides nothing",
+    );
+    assert_eq!(tracker(&ws)["state"], "closed");
+}
+
+#[test]
+fn a_closing_at_no_time_does_nothing_and_is_said() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    github.close("o/r", 12, Some("COMPLETED"));
+    let odd = Fault::Edited(|reply| reply["data"]["r0"]["i12"]["closedAt"] = Value::Null);
+    github.fault("/graphql", odd, usize::MAX);
+    let ws = following(&github);
+    ws.add("a", "touch a.ran");
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    ws.run(["a"]).ok();
+    assert!(ws.exists("a.ran"));
+    says(&ws, "a closed issue without the time of its closing");
 }
 
 #[test]

@@ -14,11 +14,15 @@ use super::arrival::Arriving;
 use super::looks::{Arrival, Follower, Look};
 use super::{Conductor, ConductorError};
 use crate::fault;
+use crate::github::keep;
 use crate::source::github::observe;
 use crate::store::Durability;
 
 /// How long to wait when the store refuses.
 const REFUSED: Duration = Duration::from_secs(1);
+
+/// A look that is younger at the batch's end says nothing, however short tasks wait for it.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// How long to wait while another process of the workspace looks at the same host; its answers are shared then.
 const SHARED: Duration = Duration::from_millis(150);
@@ -278,6 +282,37 @@ impl Conductor<'_> {
                 .iter()
                 .any(|look| look.host != but && look.starts.contains(&task))
         })
+    }
+
+    /// Stores, at the batch's end, what looks have learned that are still under way, and that those which a task would
+    /// not have waited for any longer brought no answer.
+    pub(super) fn give_up_looks(&mut self) {
+        let Some(follower) = &mut self.follower else {
+            return;
+        };
+        let client = follower.source.client();
+        let wait = self.core.settings.github.wait.max(SHORTEST_WAIT);
+        for look in &follower.looks {
+            let waited = Timestamp::now().duration_since(look.asked_at);
+            let waited = Duration::try_from(waited).unwrap_or_default();
+            if waited >= wait {
+                for row in &look.rows {
+                    client.give_up(&row.link, waited);
+                }
+            }
+        }
+        follower.unsaved.extend(client.take_changed());
+        if follower.unsaved.is_empty() {
+            return;
+        }
+        let (by, unsaved) = (self.core.actor(), &follower.unsaved);
+        let kept = self
+            .store
+            .write_as(&by, Durability::Normal, |tx| keep(tx, unsaved));
+        if let Err(error) = kept {
+            // It is asked again.
+            tracing::warn!(error = crate::chain(&error), "cannot cache answers");
+        }
     }
 
     /// Gives agents that run what was told about their tasks.

@@ -93,6 +93,17 @@ pub(crate) fn observe<'r>(
         });
         return;
     };
+    if is_odd(&row.link, known.item.kind) {
+        seen.push(Seen {
+            observation: LinkObservation::new(LinkState::Unknown),
+            settles_at: None,
+            ended_at: None,
+            link: Cow::Borrowed(&row.link),
+            state: None,
+            updated_at: None,
+        });
+        return;
+    }
     let link = if known.item.kind == row.link.kind {
         Cow::Borrowed(&row.link)
     } else {
@@ -150,6 +161,13 @@ pub(crate) fn observe<'r>(
         one(link, &pr.state, None, Origin::ThroughIssue, Caused::Nothing)
     });
     seen.extend(found);
+}
+
+/// Whether a link was made for a pull request, and GitHub says that there is an issue. What somebody expects of a merge
+/// is not what an issue's closing means, so that it decides nothing. The other way round a pull request is taken for
+/// what it is: every number of one is among the issues' too.
+pub(crate) const fn is_odd(link: &Link, is: LinkKind) -> bool {
+    matches!((link.kind, is), (LinkKind::Pr, LinkKind::Issue))
 }
 
 const fn link_state(kind: LinkKind, state: &ItemState, draft: bool) -> LinkState {

@@ -35,7 +35,7 @@ fn ago(seconds: u64) -> Timestamp {
 fn closed(seconds: u64) -> ItemState {
     ItemState::Closed {
         reason: CloseReason::Completed,
-        at: Some(ago(seconds)),
+        at: ago(seconds),
     }
 }
 
@@ -206,7 +206,7 @@ fn a_persons_ready_after_the_closing_overrules_it_and_an_earlier_one_does_not() 
     // In the future, so that no rounding makes it the same second.
     let state = ItemState::Closed {
         reason: CloseReason::Completed,
-        at: Some(Timestamp::now() + Duration::from_secs(5)),
+        at: Timestamp::now() + Duration::from_secs(5),
     };
     earlier.knows(LinkKind::Issue, state, 0);
     assert_eq!(
@@ -273,7 +273,7 @@ fn an_agent_that_may_have_done_it_has_time_to_end() {
             tx.claim(&new, &tx.reader().task(new.task)?)
         })
         .unwrap();
-    lab.knows(LinkKind::Pr, ItemState::Merged { at: Some(ago(0)) }, 0);
+    lab.knows(LinkKind::Pr, ItemState::Merged { at: ago(0) }, 0);
     assert_eq!(
         lab.check(Believed::Running, Some(attempt)),
         [(
@@ -295,10 +295,7 @@ fn what_is_pinned_counts_word_for_word() {
         .remove(0);
     let at = ago(600);
     let closing = |reason| {
-        let state = ItemState::Closed {
-            reason,
-            at: Some(at),
-        };
+        let state = ItemState::Closed { reason, at };
         Closing::of(&link(), &state).unwrap()
     };
     let (done, dropped) = (
@@ -328,7 +325,7 @@ fn what_is_pinned_is_the_same_text_whatever_the_host_of_short_forms_is() {
     let name = "source::github::tests::what_is_pinned_is_the_same_text_whatever_the_host_of_short_forms_is";
     let state = ItemState::Closed {
         reason: CloseReason::Completed,
-        at: Some(Timestamp::UNIX_EPOCH),
+        at: Timestamp::UNIX_EPOCH,
     };
     let text = || Closing::of(&link(), &state).unwrap().text;
     assert_eq!(text(), "o/r#12 completed 1970-01-01T00:00:00Z");
@@ -379,7 +376,7 @@ fn a_reopening_undoes_the_closing_of_its_own_link_only() {
         .unwrap();
     let shut = |reason, seconds| ItemState::Closed {
         reason,
-        at: Some(ago(seconds)),
+        at: ago(seconds),
     };
     lab.knows_of(other, LinkKind::Issue, closed(600), 3);
     let rows = lab.store.read(|reader| reader.link_rows(task)).unwrap();

@@ -279,8 +279,9 @@ impl Pass<'_> {
             list: list.into(),
             more,
         };
-        self.host.keep(
+        self.host.keep_details(
             key,
+            self.began,
             Entry {
                 read_at: entry.read_at,
                 what: entry.what.clone(),
@@ -316,8 +317,9 @@ impl Pass<'_> {
             found,
             ..seen.clone()
         };
-        self.host.keep(
+        self.host.keep_details(
             key,
+            self.began,
             Entry {
                 read_at: entry.read_at,
                 what: What::Is(Box::new(seen)),

@@ -322,7 +322,7 @@ fn a_reopening_resolves_the_question_about_the_closing() {
             .unwrap();
         lab.arrive(known(
             LinkKind::Pr,
-            ItemState::ClosedUnmerged { at: Some(at(0)) },
+            ItemState::ClosedUnmerged { at: at(0) },
             Comments::NotAsked,
         ));
         assert_eq!(lab.row().question, Some(question));
@@ -364,7 +364,7 @@ fn what_a_person_overruled_is_pinned() {
     let closed = |seconds| {
         let state = ItemState::Closed {
             reason: CloseReason::Completed,
-            at: Some(at(seconds)),
+            at: at(seconds),
         };
         known(LinkKind::Issue, state, Comments::NotAsked)
     };
