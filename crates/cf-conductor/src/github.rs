@@ -24,7 +24,7 @@ use cf_github::{
 };
 use cf_reconcile::ClosedUnmerged;
 
-use crate::settings::Settings;
+use crate::settings::{CommentsFrom, Settings};
 use crate::source::GitHubReconciler;
 
 pub use cache::look_up;
@@ -89,6 +89,7 @@ struct Policy {
     interval: Duration,
     closed_unmerged: ClosedUnmerged,
     settle: Duration,
+    comments_from: CommentsFrom,
 }
 
 /// Which hosts may be asked with which token, found out once for each.
@@ -179,6 +180,7 @@ impl GithubSource {
                 interval: defaults.reconcile_interval,
                 closed_unmerged: defaults.github.closed_unmerged,
                 settle: defaults.github.settle,
+                comments_from: defaults.github.comments_from,
             }),
             loaded_ms: Mutex::new(None),
             arrived: Mutex::new(None),
@@ -202,6 +204,7 @@ impl GithubSource {
             interval: settings.reconcile_interval,
             closed_unmerged: settings.github.closed_unmerged,
             settle: settings.github.settle,
+            comments_from: settings.github.comments_from,
         };
     }
 
@@ -267,6 +270,10 @@ impl GithubSource {
 
     pub(crate) fn closed_unmerged(&self) -> ClosedUnmerged {
         locked(&self.0.policy).closed_unmerged
+    }
+
+    pub(crate) fn comments_from(&self) -> CommentsFrom {
+        locked(&self.0.policy).comments_from
     }
 
     pub(crate) fn settle(&self) -> Duration {

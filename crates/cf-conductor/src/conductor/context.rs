@@ -24,12 +24,13 @@ impl Core {
         phase: Phase,
     ) -> Result<()> {
         let task = finding.task_id;
-        let comments = tx.reader().untold_comments(task)?;
+        let from = self.settings.github.comments_from;
+        let comments = tx.reader().untold_comments(task, from)?;
         if comments.is_empty() || phase == Phase::Stopping {
             return Ok(());
         }
         let seq = tx.append(rows::context(self.batch, finding, comments.len()))?;
-        tx.told_comments(task, seq)?;
+        tx.told_comments(task, from, seq)?;
         if let Some(running) = self.running.get(&task).filter(|r| r.stop.is_none()) {
             self.contexts.push((running.attempt, comments));
         }

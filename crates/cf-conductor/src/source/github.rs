@@ -23,6 +23,7 @@ use cf_reconcile::{
 
 use super::{Asked, Observation, Reconciler};
 use crate::github::{GithubSource, comments_of};
+use crate::settings::CommentsFrom;
 use crate::store::follow::{LinkRow, LinkedTask};
 use crate::store::{Reader, Result, Store};
 use observe::{Seen, Surroundings};
@@ -35,6 +36,7 @@ struct Pass<'r> {
     reader: &'r Reader<'r>,
     closed_unmerged: ClosedUnmerged,
     settle: Duration,
+    comments_from: CommentsFrom,
     now: Timestamp,
 }
 
@@ -89,8 +91,10 @@ impl GitHubReconciler {
             let tasks: Vec<TaskId> = asked.iter().map(|asked| asked.task).collect();
             reader.linked_tasks(Some(&tasks))?
         };
-        let untold: HashMap<TaskId, u32> =
-            reader.tasks_with_untold_comments()?.into_iter().collect();
+        let untold: HashMap<TaskId, u32> = reader
+            .tasks_with_untold_comments(self.source.comments_from())?
+            .into_iter()
+            .collect();
         let tasks: Vec<(&Asked, LinkedTask)> = asked
             .iter()
             .filter_map(|asked| Some((asked, linked.remove(&asked.task)?)))
@@ -102,6 +106,7 @@ impl GitHubReconciler {
             reader,
             closed_unmerged: self.source.closed_unmerged(),
             settle: self.source.settle(),
+            comments_from: self.source.comments_from(),
             now: Timestamp::now(),
         };
         let mut own = Vec::new();
@@ -208,7 +213,9 @@ fn see<'t>(
         let overruled = closing::overruled(reader, row, by_hand)?;
         observe::observe(&around, row, answer, question_open, overruled, &mut all);
         for comment in observe::comments(answer) {
-            let unseen = observe::is_news(row, comment) && !reader.has_comment(row, &comment.id)?;
+            let unseen = observe::is_news(row, comment)
+                && (comment.association.is_trusted() || pass.comments_from == CommentsFrom::Anyone)
+                && !reader.has_comment(row, &comment.id)?;
             new_comments += u32::from(unseen);
         }
     }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Event;
 use super::sql::{json_opt, parsed, parsed_opt, time, time_opt, to_json};
 use super::{Doing as _, Reader, Result, Tx};
+use crate::settings::CommentsFrom;
 
 /// Closings of a link that a person overruled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,6 +151,14 @@ const COMMENT: &str = "SELECT comment.author, comment.trusted, comment.body, com
      link.kind, link.host, \
                        link.repo, link.number FROM comment JOIN link ON link.pk = comment.link WHERE comment.task = ?1";
 
+/// The condition on comments by whom may be given to agents.
+const fn of(from: CommentsFrom) -> &'static str {
+    match from {
+        CommentsFrom::Members => " AND trusted = 1",
+        CommentsFrom::Anyone => "",
+    }
+}
+
 impl Reader<'_> {
     /// Whether any task is linked to anything.
     ///
@@ -270,14 +279,17 @@ impl Reader<'_> {
         )
     }
 
-    /// The comments of a task that are news and were not told, oldest first.
+    /// The comments of a task that are news, may be given to agents, and were not told, oldest first.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
-    pub fn untold_comments(&self, task: TaskId) -> Result<Vec<StoredComment>> {
+    pub fn untold_comments(&self, task: TaskId, from: CommentsFrom) -> Result<Vec<StoredComment>> {
         self.comment_list(
-            &format!("{COMMENT} AND comment.news = 1 AND comment.told_seq IS NULL ORDER BY comment.at_ms, comment.pk"),
+            &format!(
+                "{COMMENT} AND comment.news = 1 AND comment.told_seq IS NULL{} ORDER BY comment.at_ms, comment.pk",
+                of(from)
+            ),
             task,
         )
     }
@@ -306,17 +318,18 @@ impl Reader<'_> {
             .doing("look for a comment")
     }
 
-    /// The tasks about which there is news that was not told, each with how much.
+    /// The tasks about which there is news that may be given to agents and was not told, each with how much.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
-    pub fn tasks_with_untold_comments(&self) -> Result<Vec<(TaskId, u32)>> {
+    pub fn tasks_with_untold_comments(&self, from: CommentsFrom) -> Result<Vec<(TaskId, u32)>> {
         let mut statement = self
             .conn
-            .prepare_cached(
-                "SELECT task, count(*) FROM comment WHERE news = 1 AND told_seq IS NULL GROUP BY task",
-            )
+            .prepare_cached(&format!(
+                "SELECT task, count(*) FROM comment WHERE news = 1 AND told_seq IS NULL{} GROUP BY task",
+                of(from)
+            ))
             .doing("look for new comments")?;
         let rows = statement
             .query_map([], |row| Ok((parsed(row, "task")?, row.get(1)?)))
@@ -511,16 +524,17 @@ impl Tx<'_> {
         Ok(stored)
     }
 
-    /// Notes the event that told of a task's new comments.
+    /// Notes the event that told of a task's new comments, as far as they may be given to agents.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
-    pub fn told_comments(&mut self, task: TaskId, seq: u64) -> Result<()> {
+    pub fn told_comments(&mut self, task: TaskId, from: CommentsFrom, seq: u64) -> Result<()> {
         self.conn
-            .prepare_cached(
-                "UPDATE comment SET told_seq = ?2 WHERE task = ?1 AND news = 1 AND told_seq IS NULL",
-            )
+            .prepare_cached(&format!(
+                "UPDATE comment SET told_seq = ?2 WHERE task = ?1 AND news = 1 AND told_seq IS NULL{}",
+                of(from)
+            ))
             .and_then(|mut s| s.execute((task.to_string(), seq)))
             .doing("note that comments were told")?;
         Ok(())

@@ -73,12 +73,47 @@ fn a_comment_during_a_run_is_in_the_context_file_and_in_the_next_prompt() {
         .iter()
         .map(|event| event["data"]["comments"].as_u64().unwrap())
         .sum();
-    assert_eq!(told, 3);
+    assert_eq!(told, 2, "the stranger's is given to nobody");
     assert!(
         ws.batch_text().contains("LOG_CONTEXT"),
         "{}",
         ws.batch_text()
     );
+}
+
+#[test]
+fn a_comment_that_agents_do_not_get_is_told_as_new_to_nobody() {
+    let github = ScriptedGithub::start();
+    github.issue("o/r", 12);
+    let ws = following(&github);
+    ws.add("a", &waiter("a"));
+    ws.cf(["tasks", "link", "a", "o/r#12"]).ok();
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    next_second();
+    github.comment_by("o/r", 12, |comment| {
+        "NONE".clone_into(&mut comment.association);
+        "from a stranger".clone_into(&mut comment.body);
+    });
+    let stored = || ws.show("a")["comments"].as_array().unwrap().len();
+    ws.wait_until("the comment is stored", || stored() == 1);
+    // Whatever is told of it is told before a later one is stored.
+    next_second();
+    github.comment("o/r", 12, "from a member");
+    ws.wait_until("the later comment is stored", || stored() == 2);
+    ws.wait_for_event("BATCH_TASK_CONTEXT", "a");
+    ws.touch("a.go");
+    batch
+        .wait()
+        .ok()
+        .says("[Reconciler] New context for a: 1 new comment");
+    let told = ws.events_of("BATCH_TASK_CONTEXT", "a");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["data"]["comments"], 1);
+    ws.cf(["tasks", "show", "a"])
+        .ok()
+        .says("from a stranger")
+        .says("(not a member of the repository)");
 }
 
 #[test]

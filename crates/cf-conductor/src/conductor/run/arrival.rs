@@ -57,7 +57,8 @@ impl Arriving<'_> {
                 self.one(tx, row, answer, changed || starts)?;
             }
         }
-        for (task, _) in tx.reader().tasks_with_untold_comments()? {
+        let from = self.follower.source.comments_from();
+        for (task, _) in tx.reader().tasks_with_untold_comments(from)? {
             self.concerned.insert(task);
         }
         for notice in &self.follower.notices {
