@@ -552,8 +552,8 @@ impl Tx<'_> {
 
     /// Stores the end of an attempt. Returns whether it was open until now.
     ///
-    /// An unclean end leaves it open: something of it is alive. It ended when its supervisor says, which may be long before
-    /// anybody was there to store it.
+    /// An unclean end leaves it open: something of it is alive. It ended when its supervisor says, which may be long
+    /// before anybody was there to store it.
     pub(crate) fn end_attempt(&mut self, id: AttemptId, result: &AttemptResult) -> Result<bool> {
         let open = result.end == AttemptEnd::Unclean;
         let changed = self

@@ -1,7 +1,7 @@
 //! Text that people type, which is refused when it could never be used.
 //!
-//! Nothing else looks at what a text holds: output for people is cleaned where it is printed. What comes from trackers is
-//! not typed here, and is made usable where it is read.
+//! Nothing else looks at what a text holds: output for people is cleaned where it is printed. What comes from trackers
+//! is not typed here, and is made usable where it is read.
 
 use super::task::{TaskEdit, TaskSpec};
 use super::{Result, StoreError};
