@@ -42,6 +42,12 @@ fn store_one(core: &mut Core, tx: &mut Tx<'_>, mut change: Changed) -> Result<()
         // What was found while its agent was being stopped was not applied.
         core.relook.insert(task);
     }
+    if ends_anew(&change) {
+        tx.append(
+            of_change(core, &change, EventType::BatchTaskWaiting)
+                .with("phase", Phase::Waiting.as_str()),
+        )?;
+    }
     if let Some(event) = event(core, &change) {
         let seq = tx.append(event)?;
         if change.row.phase == Phase::Finished {
@@ -81,6 +87,24 @@ pub(super) fn tell_taken(
     Ok(())
 }
 
+/// Whether what had its outcome went back into the batch and came to another one in the same turn, as when what it was
+/// skipped for is no longer its dependency and the agent that is in hand for it was stopped by hand.
+fn ends_anew(change: &Changed) -> bool {
+    change.before.0 == Phase::Finished
+        && change.row.phase == Phase::Finished
+        && change.before.1 != change.row.outcome
+        && change.row.outcome != Some(Outcome::Skipped)
+}
+
+/// An event about the task of a change.
+fn of_change(core: &Core, change: &Changed, kind: EventType) -> Event {
+    Event::new(kind)
+        .task(change.row.task)
+        .batch(core.batch)
+        .with("label", change.label.as_str())
+        .with("phase_before", change.before.0.as_str())
+}
+
 /// The event of a change, if it has one: where a task moved on its own way, nothing is told.
 fn event(core: &Core, change: &Changed) -> Option<Event> {
     let (before, after) = (change.before, (change.row.phase, change.row.outcome));
@@ -115,10 +139,7 @@ fn event(core: &Core, change: &Changed) -> Option<Event> {
         .finding
         .as_ref()
         .map_or(before.0, |finding| finding.believed);
-    let mut event = Event::new(kind)
-        .task(change.row.task)
-        .batch(core.batch)
-        .with("label", change.label.as_str())
+    let mut event = of_change(core, change, kind)
         .with("phase_before", phase_before.as_str())
         .with("phase", after.0.as_str());
     let reason = match &change.why {
