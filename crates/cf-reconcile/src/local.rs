@@ -151,7 +151,8 @@ pub enum OpenBlockers {
     None,
 }
 
-/// What happened to the task's questions after it was held. For a task that is not held, [`SinceHold::Nothing`].
+/// What happened to the task's questions after it was held, and after it was made BLOCKED if it is. For a task that is
+/// not held, [`SinceHold::Nothing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SinceHold {
     /// Nothing; older answers do not count.

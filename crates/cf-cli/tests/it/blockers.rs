@@ -1,5 +1,7 @@
 //! Questions that a person must answer: what they hold, and how an answer reaches the agent.
 
+use cf_testkit::{Signal, process};
+
 use crate::{sleeper, until, waiter, workspace};
 
 #[test]
@@ -401,4 +403,28 @@ fn a_batch_waits_so_long_for_what_a_person_works_on_as_it_was_told() {
         waited.parse::<u64>().is_ok_and(|ms| ms >= 400),
         "{waited} ms"
     );
+}
+
+#[test]
+fn a_task_that_is_blocked_by_hand_after_its_answer_stays_held() {
+    let ws = workspace();
+    ws.add("a", "touch ran");
+    ws.add("b", &waiter("b"));
+    ws.add("c", "true");
+    ws.cf(["tasks", "depend", "c", "b"]).ok();
+    let question = ws.ask("a", "One?");
+    let batch = ws.start(["a", "b", "c", "--max-parallel", "2"]);
+    ws.wait_for_pid("b.pid");
+    // The conductor sees both at once.
+    process::signal(batch.pid(), Signal::STOP);
+    ws.cf(["blocker", "answer", &question, "yes"]).ok();
+    ws.set("a", "BLOCKED");
+    ws.set("c", "DONE");
+    process::signal(batch.pid(), Signal::CONT);
+    ws.wait_for_event("BATCH_TASK_SKIPPED", "c");
+    assert_eq!(ws.status("a"), "BLOCKED");
+    ws.set("a", "READY");
+    ws.wait_for_event("BATCH_TASK_COMPLETED", "a");
+    ws.touch("b.go");
+    batch.wait().ok();
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId};
+use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId, TaskStatus};
 use cf_reconcile::{
     AskGrace, Blockers, Evidence, LocalObservation, OpenBlockers, ReconciliationResult, SinceHold,
     SourceName, Stored, Writer, Written, decide,
@@ -193,7 +193,7 @@ pub(crate) fn observe(
             } else {
                 OpenBlockers::None
             },
-            since_hold: since_hold(blockers, asked.since_seq),
+            since_hold: since_hold(blockers, held_since(asked, stored, status_seq)),
         },
         ask_grace: asked.ask_grace,
     }
@@ -221,6 +221,14 @@ fn writer(
         Actor::Attempt(by) if Some(*by) == attempt => Writer::Agent,
         Actor::Batch(_) | Actor::Attempt(_) => Writer::Claim,
         Actor::Cli | Actor::Github(_) | Actor::System => Writer::Other,
+    }
+}
+
+/// Since when an answer would be about what holds a task: whoever made it BLOCKED after an answer knew of that one.
+fn held_since(asked: &Asked, stored: Stored, status_seq: u64) -> u64 {
+    match stored {
+        Stored::Status(TaskStatus::Blocked) => asked.since_seq.max(status_seq),
+        Stored::Status(_) | Stored::Deleted => asked.since_seq,
     }
 }
 
