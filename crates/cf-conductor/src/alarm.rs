@@ -1,8 +1,8 @@
 //! When the loop wakes by the clock: one timer of the kernel, which wakes it once.
 //!
 //! tokio's own timers are kept in wheels, and one a second ahead is moved from a coarser wheel to a finer one on its
-//! way: that wakes an idle conductor twice a second instead of once, and a third time without sleeping. Where the kernel
-//! has no timer left to give, tokio's are used.
+//! way: that wakes an idle conductor twice a second instead of once, and a third time without sleeping. Where the
+//! kernel has no timer left to give, tokio's are used.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -224,7 +224,8 @@ impl Core {
         };
         let own = tx.actor.clone();
         if to == TaskStatus::Ready {
-            // It goes back to whoever wants it, and that may be this batch, if the task was reopened since it ended here.
+            // It goes back to whoever wants it, and that may be this batch, if the task was reopened since it ended
+            // here.
             tx.actor = Actor::System;
             self.relook.insert(running.task);
         }
