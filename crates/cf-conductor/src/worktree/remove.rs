@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::git::{GitError, place};
+use super::git::{self, GitError, place};
 use super::inner::has_inner;
-use super::repository::{Repository, changed, patiently};
+use super::repository::{Lock, Repository, changed, patiently};
 
 /// What git gives as the reason for its own lock on a worktree that it is adding.
 const ADDING: &str = "initializing";
@@ -18,6 +18,7 @@ impl Repository {
     ///
     /// git refuses.
     pub fn remove_if_clean(&self, name: &str, base: Option<&str>) -> Result<bool, GitError> {
+        self.forget_half_added(&self.lock()?);
         if !self.is_clean(name, base)? {
             return Ok(false);
         }
@@ -30,8 +31,7 @@ impl Repository {
     pub(super) fn is_clean(&self, name: &str, base: Option<&str>) -> Result<bool, GitError> {
         let tree = self.tree(name);
         let Some(git_dir) = self.git_dir(name) else {
-            let is_empty = || std::fs::read_dir(&tree).is_ok_and(|mut all| all.next().is_none());
-            return Ok(!tree.exists() || is_empty());
+            return Ok(!tree.exists() || holds_nothing(&tree));
         };
         if lock_of(&git_dir) == Locked::BySomebody {
             return Ok(false);
@@ -79,16 +79,13 @@ impl Repository {
     pub fn remove(&self, name: &str) -> Result<(), GitError> {
         let tree = self.tree(name);
         if self.git_dir(name).is_none() {
-            return match std::fs::remove_dir(&tree) {
-                Ok(()) => Ok(()),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                Err(source) => Err(GitError::System {
-                    what: "remove a folder that git does not know as a worktree",
-                    source,
-                }),
-            };
+            return remove_folder(&tree);
         }
         let lock = self.lock()?;
+        self.forget_half_added(&lock);
+        if self.git_dir(name).is_none() {
+            return remove_folder(&tree);
+        }
         // Under the lock of the repository no git of cf is adding it any more.
         let force: &[&str] = match self.git_dir(name).map(|git_dir| lock_of(&git_dir)) {
             Some(Locked::ByKilled) => &["--force", "--force"],
@@ -104,6 +101,51 @@ impl Repository {
                 .bytes()
         })?;
         Ok(())
+    }
+
+    /// Removes what git keeps of worktrees of cf that a git was adding when it was killed, before it had written where
+    /// the repository is: over an empty file of that name every git fails, the user's own too, whatever it is asked.
+    /// Under the lock of the repository no git of cf is adding any. What cannot be removed is git's to complain about.
+    pub(super) fn forget_half_added(&self, _lock: &Lock) {
+        let all = std::fs::read_dir(self.common.join("worktrees"));
+        for dir in all
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+        {
+            let is_ours = std::fs::read(dir.join("gitdir"))
+                .is_ok_and(|text| git::path(text.trim_ascii_end()).starts_with(&self.folder));
+            let is_empty = std::fs::read(dir.join("commondir")).is_ok_and(|text| text.is_empty());
+            if is_ours && is_empty && lock_of(&dir) == Locked::ByKilled {
+                tracing::info!(dir = %dir.display(), "a worktree was half added by a git that was killed");
+                let _ = std::fs::remove_dir_all(&dir);
+            }
+        }
+    }
+}
+
+/// Whether a folder is empty, but for the file that names the repository in a worktree that was half added.
+fn holds_nothing(tree: &Path) -> bool {
+    let is_that = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name() == ".git" && entry.path().is_file())
+    };
+    std::fs::read_dir(tree).is_ok_and(|mut all| all.all(is_that))
+}
+
+/// Removes the folder of a worktree that git does not know, or of which it knew a half: nothing but the file that names
+/// the repository was in it.
+fn remove_folder(tree: &Path) -> Result<(), GitError> {
+    let system = |source| GitError::System {
+        what: "remove a folder that git does not know as a worktree",
+        source,
+    };
+    if holds_nothing(tree) {
+        let _ = std::fs::remove_file(tree.join(".git"));
+    }
+    match std::fs::remove_dir(tree) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(system(error)),
+        _ => Ok(()),
     }
 }
 

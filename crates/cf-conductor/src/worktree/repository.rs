@@ -333,6 +333,7 @@ impl Repository {
     /// is half there.
     pub(super) fn listed(&self) -> Result<Vec<Listed>, GitError> {
         let lock = self.lock()?;
+        self.forget_half_added(&lock);
         let said = patiently(|| {
             self.common("list the worktrees")
                 .holding(lock.hold()?)

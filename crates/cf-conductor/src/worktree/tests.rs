@@ -186,6 +186,36 @@ fn the_work_of_an_attempt_ends_on_its_branch_and_the_checkout_stays_as_it_was() 
 }
 
 #[test]
+fn what_a_git_left_that_was_killed_while_it_added_a_worktree_is_in_nobodys_way() {
+    let lab = Lab::new();
+    let (tree, half) = (lab.tree("t-1"), lab.root().join(".git/worktrees/t-1"));
+    let add_half = || {
+        fs::create_dir_all(&tree).unwrap();
+        fs::create_dir_all(&half).unwrap();
+        let file = tree.join(".git");
+        fs::write(half.join("gitdir"), format!("{}\n", file.display())).unwrap();
+        fs::write(half.join("locked"), "initializing\n").unwrap();
+        fs::write(half.join("commondir"), "").unwrap();
+        fs::write(file, format!("gitdir: {}\n", half.display())).unwrap();
+    };
+    add_half();
+    assert!(lab.repository().remove_if_clean("t-1", None).unwrap());
+    assert!(!half.exists() && !tree.exists());
+    add_half();
+    lab.begun(&lab.order("t-2"));
+    assert_eq!(lab.git(&["worktree", "list"]).lines().count(), 2);
+    // What is locked for another reason is somebody's, and so is what lies elsewhere.
+    add_half();
+    fs::write(half.join("locked"), "on a stick\n").unwrap();
+    assert!(
+        lab.repository()
+            .remove_if_clean("t-1", None)
+            .is_ok_and(|gone| !gone)
+    );
+    assert!(half.exists());
+}
+
+#[test]
 fn a_change_that_leaves_size_and_second_as_they_were_is_not_missed() {
     let lab = Lab::new();
     lab.git(&["config", "core.trustctime", "false"]);
