@@ -62,6 +62,8 @@ impl Core {
             rows::tell_taken(self.batch, tx, row, label)?;
             tx.insert_batch_task(self.batch, row)?;
         }
+        // What is believed from now on is read back, and need not be there twice.
+        drop((taken, labels));
         self.take_in(tx)
     }
 
