@@ -175,7 +175,7 @@ fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanatio
                 ..EventFilter::default()
             },
             |event| {
-                if event.data.contains_key("action") || event.data.contains_key("intent") {
+                if event.data.contains("action") || event.data.contains("intent") {
                     history.push(event);
                 }
                 Ok(())

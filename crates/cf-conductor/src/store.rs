@@ -8,6 +8,7 @@
 pub mod attempt;
 pub mod batch;
 pub mod blocker;
+pub mod details;
 pub(crate) mod edges;
 pub mod event;
 pub mod follow;

@@ -284,12 +284,12 @@ mod tests {
     use super::*;
     use test_case::test_case;
 
-    fn event(kind: EventType, at_ms: i64, data: &[(&str, &str)]) -> Event {
+    fn event(kind: EventType, at_ms: i64, data: &[(&'static str, &str)]) -> Event {
         let mut event =
             Event::new(kind).task("00000000-0000-0000-0000-00000000000a".parse().unwrap());
         event.at = Timestamp::from_millisecond(at_ms).unwrap();
         for (name, value) in data {
-            event = event.with(name, *value);
+            event = event.with(*name, *value);
         }
         event
     }

@@ -21,7 +21,7 @@ const DETAIL_CHARS: usize = 80;
 /// The line of an event.
 pub(crate) fn event_line(event: &Event, label: Option<&TaskLabel>) -> String {
     let actor = event.actor.to_string();
-    let data = serde_json::to_string(&event.data).expect("a map of JSON values is JSON");
+    let data = serde_json::to_string(&event.data).expect("details are JSON");
     let row = EventRow {
         seq: event.seq,
         at: event.at,
@@ -58,8 +58,8 @@ pub(crate) fn push_line(
     if push_details(out, row.data).is_err() {
         out.truncate(begun);
         let sorted = serde_json::to_string(&row.event()?.data);
-        let sorted = sorted.expect("a map of JSON values is JSON");
-        push_details(out, &sorted).expect("a map of JSON values is JSON");
+        let sorted = sorted.expect("details are JSON");
+        push_details(out, &sorted).expect("details are JSON");
     }
     Ok(())
 }

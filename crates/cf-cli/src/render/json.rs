@@ -10,6 +10,7 @@ use cf_conductor::settings::Settings;
 use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::batch::BatchTaskView;
 use cf_conductor::store::blocker::Blocker;
+use cf_conductor::store::details::Details;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::follow::StoredComment;
 use cf_conductor::store::task::Task;
@@ -304,7 +305,7 @@ pub(crate) struct EventJson<'e> {
     batch: Option<BatchId>,
     attempt: Option<AttemptId>,
     actor: String,
-    data: &'e serde_json::Map<String, serde_json::Value>,
+    data: &'e Details,
 }
 
 impl<'e> EventJson<'e> {

@@ -1,5 +1,6 @@
 //! The append-only log of what happened.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +8,9 @@ use std::str::FromStr;
 use cf_core::{Actor, AttemptId, BatchId, EventType, TaskId, Timestamp};
 use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::details::Details;
 use super::rows::{EVENT, EventRow};
 use super::{Doing as _, Reader, Result, Tx};
 
@@ -106,7 +108,7 @@ pub struct Event {
     /// Who caused it.
     pub actor: Actor,
     /// The details; which ones depends on the type.
-    pub data: Map<String, Value>,
+    pub data: Details,
 }
 
 impl Event {
@@ -120,7 +122,7 @@ impl Event {
             batch: None,
             attempt: None,
             actor: Actor::System,
-            data: Map::new(),
+            data: Details::default(),
         }
     }
 
@@ -143,8 +145,8 @@ impl Event {
     }
 
     /// With a detail.
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.data.insert(name.to_owned(), value.into());
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> Self {
+        self.data.insert(name, value);
         self
     }
 
@@ -234,7 +236,7 @@ impl Tx<'_> {
                 event.batch.map(|id| id.to_string()),
                 event.attempt.map(|id| id.to_string()),
                 event.actor.to_string(),
-                serde_json::to_string(&event.data).expect("a map of JSON values is JSON"),
+                serde_json::to_string(&event.data).expect("details are JSON"),
             ))
             .doing("append an event")?;
         event.seq = self.conn.last_insert_rowid() as u64;

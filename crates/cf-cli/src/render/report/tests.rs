@@ -498,10 +498,9 @@ fn hostile_text_stays_text() {
 #[test]
 fn a_hostile_address_is_no_link() {
     let mut history = history("x");
-    history.actions[0].data.insert(
-        "evidence".to_owned(),
-        json!({ "url": "javascript:alert(1)" }),
-    );
+    history.actions[0]
+        .data
+        .insert("evidence", json!({ "url": "javascript:alert(1)" }));
     let page = page(&Report::new(history, String::new(), at(10_000)));
     assert!(page.contains("javascript:alert(1)") && !page.contains("href=\"javascript"));
 }

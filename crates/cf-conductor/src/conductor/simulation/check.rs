@@ -41,7 +41,7 @@ impl World {
                     event.seq,
                     event.kind,
                     event.actor,
-                    serde_json::Value::Object(event.data.clone())
+                    serde_json::json!(event.data)
                 )
             });
             self.checker.read(&event);

@@ -122,7 +122,7 @@ impl Checker {
                 self.no_success.extend(event.attempt);
             }
             E::AttemptEnded => self.attempt_ended(event),
-            E::AttemptAdopted if event.data.contains_key("from") => {
+            E::AttemptAdopted if event.data.contains("from") => {
                 let from = event.data["from"]
                     .as_str()
                     .and_then(|id| id.parse().ok())

@@ -40,7 +40,7 @@ fn events_are_written_as_their_shape_says() {
                 .write(&by, |tx| {
                     let mut event = Event::new(EventType::BatchTaskFailed)
                         .with("reason", *text)
-                        .with(text, nth)
+                        .with(*text, nth)
                         .with(
                             "nested",
                             json!({"z": [1, -2, 2.5, null, true], "a": {"é": text}}),
