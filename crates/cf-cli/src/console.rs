@@ -3,6 +3,7 @@
 //! Nothing prints with `println!`: a reader that closes the pipe early must end the program quietly, so every write
 //! returns its error.
 
+pub(crate) mod lines;
 pub(crate) mod screen;
 
 use std::fmt;

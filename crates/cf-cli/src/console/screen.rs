@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use crate::render::text;
 
 /// The height of a terminal that does not say how high it is.
-const USUAL_HEIGHT: usize = 24;
+pub(super) const USUAL_HEIGHT: usize = 24;
 
 /// Where the last picture stands.
 #[derive(Debug, Default)]

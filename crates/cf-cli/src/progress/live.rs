@@ -1,6 +1,6 @@
 //! The view of a terminal: a line for each running agent that changes in place, and a bar below them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 
 use cf_conductor::engine::SuccessRule;
@@ -9,25 +9,27 @@ use cf_conductor::store::event::Event;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
 use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::told::{Told, joined};
+use crate::console::lines::{Lines, bar};
 use crate::console::{Console, Look};
 use crate::render::{text, time};
 
 /// How much of what an agent said or called last is shown, in characters.
 const LINE_CHARS: usize = 200;
 
-/// How many agents have a line of their own; the others are in the bar.
+/// How many agents have a line of their own, those that started first; the others are in the bar.
 const MOST_LINES: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Live {
     console: Console,
     workspace: Workspace,
-    lines: MultiProgress,
-    bar: ProgressBar,
-    running: BTreeMap<TaskId, Agent>,
+    lines: Lines,
+    /// How many tasks the batch has.
+    total: u64,
+    /// In the order in which they started.
+    running: Vec<Agent>,
     /// The tasks that have an outcome, and which of them failed.
     ended: BTreeSet<TaskId>,
     failed: BTreeSet<TaskId>,
@@ -36,6 +38,7 @@ pub(super) struct Live {
 /// One running agent.
 #[derive(Debug)]
 struct Agent {
+    task: TaskId,
     label: String,
     /// When its attempt started, as this process saw it.
     since: std::time::Instant,
@@ -46,23 +49,16 @@ struct Agent {
     /// Where its log ended when it was last looked at.
     log_end: u64,
     last_line: String,
-    line: Option<ProgressBar>,
 }
 
 impl Live {
     pub(super) fn new(console: Console, total: u64, workspace: Workspace) -> Self {
-        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(8));
-        let bar = lines.add(ProgressBar::new(total));
-        let style = ProgressStyle::with_template("[{bar:24}] {pos}/{len} {msg}")
-            .expect("the template is right")
-            .progress_chars("=> ");
-        bar.set_style(style);
         Self {
             console,
             workspace,
-            lines,
-            bar,
-            running: BTreeMap::new(),
+            lines: Lines::default(),
+            total,
+            running: Vec::new(),
             ended: BTreeSet::new(),
             failed: BTreeSet::new(),
         }
@@ -71,7 +67,6 @@ impl Live {
     /// Counts tasks that ended before the first event.
     pub(super) fn have_ended(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
         self.ended.extend(tasks);
-        self.bar.set_position(self.ended.len() as u64);
     }
 
     /// Takes an event in, and prints its line above those that change.
@@ -82,11 +77,12 @@ impl Live {
         told: Option<Told>,
     ) -> io::Result<()> {
         self.follow(event, label);
+        let picture = self.picture();
         if let Some(told) = told {
-            self.lines
-                .println(self.console.paint(told.look, told.text).to_string())?;
+            let line = self.console.paint(told.look, told.text).to_string();
+            return self.lines.print(&line, &picture);
         }
-        self.caption();
+        self.lines.show(&picture);
         Ok(())
     }
 
@@ -127,7 +123,7 @@ impl Live {
             _ => return,
         };
         if joined(event) {
-            self.bar.inc_length(1);
+            self.total += 1;
         }
         self.failed.remove(&task);
         if has_outcome {
@@ -138,21 +134,12 @@ impl Live {
         if kind == EventType::BatchTaskFailed {
             self.failed.insert(task);
         }
-        self.bar.set_position(self.ended.len() as u64);
     }
 
     fn started(&mut self, task: TaskId, event: &Event, label: Option<&TaskLabel>) {
         self.ended(task);
-        let line = (self.running.len() < MOST_LINES).then(|| {
-            let line = self
-                .lines
-                .insert_before(&self.bar, ProgressBar::new_spinner());
-            line.set_style(
-                ProgressStyle::with_template("{wide_msg}").expect("the template is right"),
-            );
-            line
-        });
-        let agent = Agent {
+        self.running.push(Agent {
+            task,
             label: label.map_or_else(
                 || task.short(),
                 |label| text::line(label.as_str()).into_owned(),
@@ -168,58 +155,49 @@ impl Live {
                 .unwrap_or(SuccessRule::ExitZero),
             log_end: 0,
             last_line: String::new(),
-            line,
-        };
-        agent.show(&self.console);
-        self.running.insert(task, agent);
+        });
     }
 
     fn ended(&mut self, task: TaskId) {
-        if let Some(line) = self.running.remove(&task).and_then(|agent| agent.line) {
-            line.finish_and_clear();
-            self.lines.remove(&line);
-        }
+        self.running.retain(|agent| agent.task != task);
     }
 
-    fn caption(&self) {
-        let mut caption = format!("{} running", self.running.len());
+    /// What is to be seen: the agents, and the bar below them.
+    fn picture(&self) -> Vec<String> {
+        let agents = self.running.iter().take(MOST_LINES);
+        let mut picture: Vec<String> = agents.map(|agent| agent.line(&self.console)).collect();
+        let mut counts = format!(
+            "{} {} running",
+            bar(self.ended.len() as u64, self.total),
+            self.running.len()
+        );
         if !self.failed.is_empty() {
             let failed = format_args!("{} failed", self.failed.len());
-            caption = format!("{caption}, {}", self.console.paint(Look::Bad, failed));
+            counts = format!("{counts}, {}", self.console.paint(Look::Bad, failed));
         }
-        self.bar.set_message(caption);
+        picture.push(counts);
+        picture
     }
 
     /// Moves the clocks on and looks at the ends of the logs.
     pub(super) fn tick(&mut self) {
-        for agent in self
-            .running
-            .values_mut()
-            .filter(|agent| agent.line.is_some())
-        {
+        for agent in self.running.iter_mut().take(MOST_LINES) {
             agent.look();
-            agent.show(&self.console);
         }
-        self.bar.tick();
+        self.lines.show(&self.picture());
     }
 
-    pub(super) fn say(&self, text: &str) -> io::Result<()> {
+    pub(super) fn say(&mut self, text: &str) -> io::Result<()> {
         let line = format!(
             "{} {}",
             self.console.paint(Look::Warn, "warning:"),
             text::line(text)
         );
-        self.lines.println(line)
+        self.lines.print(&line, &self.picture())
     }
 
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        for line in std::mem::take(&mut self.running)
-            .into_values()
-            .filter_map(|agent| agent.line)
-        {
-            line.finish_and_clear();
-        }
-        self.bar.finish_and_clear();
+        self.running.clear();
         self.lines.clear()
     }
 }
@@ -239,14 +217,13 @@ impl Agent {
         }
     }
 
-    fn show(&self, console: &Console) {
-        let Some(line) = &self.line else { return };
+    fn line(&self, console: &Console) -> String {
         let elapsed = time::elapsed(self.before + self.since.elapsed());
-        line.set_message(format!(
+        format!(
             "{}  {elapsed:>6}  {}",
             console.paint(Look::Strong, &self.label),
             console.paint(Look::Dim, &self.last_line)
-        ));
+        )
     }
 }
 
@@ -264,15 +241,15 @@ mod tests {
     #[test_case(&[("BATCH_TASK_SKIPPED", "finished"), ("BATCH_TASK_SKIPPED", "finished")] => (1, 0); "a task counts once")]
     #[test_case(&[("BATCH_TASK_FAILED", "finished")] => (1, 1); "a failed task")]
     #[test_case(&[("BATCH_TASK_RETRYING", "queued"), ("BATCH_TASK_STARTED", "running"), ("BATCH_TASK_COMPLETED", "finished")] => (1, 0); "a task that succeeds at last")]
-    fn the_bar_counts_tasks_that_have_an_outcome(events: &[(&str, &str)]) -> (u64, usize) {
+    fn the_bar_counts_tasks_that_have_an_outcome(events: &[(&str, &str)]) -> (usize, usize) {
         let mut live = live();
         for (kind, phase) in events {
             let event = Event::new(kind.parse().unwrap())
                 .task(ONE.parse().unwrap())
                 .with("phase", *phase);
-            live.event(&event, None, None).unwrap();
+            live.follow(&event, None);
         }
-        (live.bar.position(), live.failed.len())
+        (live.ended.len(), live.failed.len())
     }
 
     #[test]
@@ -282,16 +259,51 @@ mod tests {
             ONE.parse().unwrap(),
             "00000000-0000-0000-0000-00000000000b".parse().unwrap(),
         ]);
-        assert_eq!(live.bar.position(), 2);
+        assert_eq!(live.ended.len(), 2);
         let taken_up = Event::new(EventType::BatchTaskQueued).task(ONE.parse().unwrap());
-        live.event(&taken_up, None, None).unwrap();
-        assert_eq!(live.bar.position(), 1);
+        live.follow(&taken_up, None);
+        assert_eq!(live.ended.len(), 1);
+    }
+
+    #[test]
+    fn the_first_agents_have_lines_above_the_bar() {
+        let mut live = live();
+        let task = |at: usize| -> TaskId {
+            format!("00000000-0000-0000-0000-0000000000{:02x}", 99 - at)
+                .parse()
+                .unwrap()
+        };
+        for at in 0..MOST_LINES + 2 {
+            let label = TaskLabel::new(task(at), Some(&format!("t{at}").parse().unwrap()));
+            let started = Event::new(EventType::BatchTaskStarted).task(task(at));
+            live.follow(&started, Some(&label));
+        }
+        let labels = |live: &Live| -> Vec<String> {
+            let picture = live.picture();
+            let agents = picture[..picture.len() - 1].iter();
+            let first = |line: &String| line.split(' ').next().unwrap().to_owned();
+            agents.map(first).collect()
+        };
+        let expected: Vec<String> = (0..MOST_LINES).map(|at| format!("t{at}")).collect();
+        assert_eq!(labels(&live), expected);
+        assert_eq!(
+            live.picture().last().unwrap(),
+            "[                        ] 0/3 18 running"
+        );
+
+        // One that ends gives its line to another.
+        let failed = Event::new(EventType::BatchTaskFailed).task(task(0));
+        live.follow(&failed, None);
+        let expected: Vec<String> = (1..=MOST_LINES).map(|at| format!("t{at}")).collect();
+        assert_eq!(labels(&live), expected);
+        assert_eq!(
+            live.picture().last().unwrap(),
+            "[========>               ] 1/3 17 running, 1 failed"
+        );
     }
 
     fn live() -> Live {
         let workspace = Workspace::unmade(std::path::Path::new("/nowhere"));
-        let live = Live::new(Console::plain(Some(80)), 3, workspace);
-        live.lines.set_draw_target(ProgressDrawTarget::hidden());
-        live
+        Live::new(Console::plain(Some(80)), 3, workspace)
     }
 }

@@ -3,13 +3,13 @@
 use cf_conductor::github::{
     ImportProgress, ImportRequest, Imported, IssueFilter, IssueStates, import,
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::super::Ended;
 use super::super::batch::resolve;
 use crate::args::github::{ImportArgs, State};
 use crate::config::Layer;
+use crate::console::lines::{Lines, bar};
 use crate::console::{self, Console};
 use crate::render::text;
 use crate::workspace;
@@ -34,41 +34,48 @@ pub(super) fn run(args: &ImportArgs, console: &Console) -> Ended {
             comments: 0,
         },
     };
-    let bar = console.is_live().then(bar);
+    let mut reading = console.is_live().then(Reading::default);
     let imported = import(&source, &mut store, &actor, &request, &mut |progress| {
-        if let Some(bar) = &bar {
-            advance(bar, progress, args.limit);
+        if let Some(reading) = &mut reading {
+            reading.advance(progress, args.limit);
         }
     });
-    if let Some(bar) = &bar {
-        bar.finish_and_clear();
-    }
+    drop(reading);
     tell(&imported?, args, console)
 }
 
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style =
-        ProgressStyle::with_template("{spinner} {pos} issues read").expect("the template is right");
-    bar.set_style(style);
-    bar
+/// The line on a terminal that says how far it is.
+#[derive(Debug, Default)]
+struct Reading {
+    lines: Lines,
+    /// How many issues there are to read, once that is known.
+    total: Option<u64>,
+    turns: usize,
 }
 
-fn advance(bar: &ProgressBar, progress: ImportProgress, limit: Option<usize>) {
-    let total = match (progress.total, limit) {
-        (Some(total), Some(limit)) => Some(total.min(limit as u64)),
-        (total, _) => total,
-    };
-    if let Some(total) = total
-        && bar.length().is_none()
-    {
-        let style = ProgressStyle::with_template("[{bar:24}] {pos}/{len} issues read")
-            .expect("the template is right")
-            .progress_chars("=> ");
-        bar.set_style(style);
-        bar.set_length(total);
+/// What turns while nobody knows how many there are.
+const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+
+impl Reading {
+    fn advance(&mut self, progress: ImportProgress, limit: Option<usize>) {
+        let line = self.line(progress, limit);
+        self.lines.show(&[line]);
     }
-    bar.set_position(progress.read);
+
+    fn line(&mut self, progress: ImportProgress, limit: Option<usize>) -> String {
+        let total = match (progress.total, limit) {
+            (Some(total), Some(limit)) => Some(total.min(limit as u64)),
+            (total, _) => total,
+        };
+        self.total = self.total.or(total);
+        let read = progress.read;
+        if let Some(total) = self.total {
+            return format!("{} issues read", bar(read, total));
+        }
+        self.turns += 1;
+        let spinner = SPINNER[self.turns % SPINNER.len()];
+        format!("{spinner} {read} issues read")
+    }
 }
 
 fn tell(imported: &Imported, args: &ImportArgs, console: &Console) -> Ended {
@@ -107,4 +114,25 @@ fn tell(imported: &Imported, args: &ImportArgs, console: &Console) -> Ended {
         console.warn(format_args!("{}", text::line(note)));
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_takes_the_place_of_what_turns_once_the_total_is_known() {
+        let mut reading = Reading::default();
+        let mut line = |read, total, limit| reading.line(ImportProgress { read, total }, limit);
+        assert_eq!(line(0, None, Some(50)), "⠙ 0 issues read");
+        assert_eq!(line(10, None, Some(50)), "⠹ 10 issues read");
+        assert_eq!(
+            line(20, Some(80), Some(50)),
+            "[=========>              ] 20/50 issues read"
+        );
+        assert_eq!(
+            line(50, None, Some(50)),
+            "[========================] 50/50 issues read"
+        );
+    }
 }
