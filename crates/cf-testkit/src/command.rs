@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use serde_json::Value;
 
+use crate::terminal::{self, OnResize, Terminal};
 use crate::{Workspace, process};
 
 /// Longest time for one `cf`. What takes longer hangs.
@@ -148,6 +149,52 @@ impl<'w> Cf<'w> {
         }
     }
 
+    /// Runs it to its end on a terminal of this size.
+    pub fn run_on_terminal(mut self, columns: u16, rows: u16) -> Shown {
+        let (mut screen, program) = terminal::pair(columns, rows).expect("there are terminals");
+        let stream = || program.try_clone().expect("there are descriptors left");
+        let mut child = self
+            .command
+            .stdin(stream())
+            .stdout(stream())
+            .stderr(stream())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.shown));
+        // The screen ends when nobody else holds the terminal.
+        drop((self.command, program));
+        let deadline = Instant::now() + self.deadline;
+        let mut written = Vec::new();
+        let mut part = [0; 4096];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).expect("the deadline is near");
+            let mut fds = [PollFd::new(&screen, PollFlags::IN)];
+            if !matches!(poll(&mut fds, Some(&left)), Ok(ready) if ready > 0) {
+                let below = process::descendants(child.id());
+                process::kill9(child.id());
+                below.into_iter().for_each(process::kill9);
+                panic!(
+                    "{} has not ended in time; it showed:\n{}",
+                    self.shown,
+                    String::from_utf8_lossy(&written)
+                );
+            }
+            match screen.read(&mut part) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => written.extend_from_slice(&part[..read]),
+            }
+        }
+        let status = child.wait().expect("it is our own child");
+        let written = String::from_utf8(written).expect("a terminal is told whole characters");
+        let mut terminal = Terminal::new(columns.into(), rows.into(), OnResize::Wrap);
+        terminal.take(&written);
+        Shown {
+            status,
+            written,
+            terminal,
+        }
+    }
+
     /// Starts it and waits for its end.
     pub fn run(self) -> Output {
         self.spawn().wait()
@@ -262,6 +309,23 @@ impl Drop for Running<'_> {
             below.into_iter().for_each(process::kill9);
             let _ = self.child.wait();
         }
+    }
+}
+
+/// What a `cf` showed on a terminal and how it ended.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    status: ExitStatus,
+    /// Everything that it wrote.
+    pub written: String,
+    /// What stands there at the end.
+    pub terminal: Terminal,
+}
+
+impl Shown {
+    /// Its exit code; `None` when a signal ended it.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.status.code()
     }
 }
 

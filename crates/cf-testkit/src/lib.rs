@@ -10,9 +10,10 @@ pub mod github;
 pub mod model;
 pub mod process;
 mod task;
+pub mod terminal;
 mod workspace;
 
-pub use command::{Cf, Output, Running};
+pub use command::{Cf, Output, Running, Shown};
 pub use fuzz::fuzz;
 pub use rustix::process::Signal;
 pub use serde_json::{Value, json};

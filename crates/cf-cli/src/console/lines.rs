@@ -137,8 +137,6 @@ impl Room {
 #[derive(Debug, Default)]
 struct Block {
     drawn: Vec<String>,
-    /// The width for which they were cut.
-    columns: usize,
     changed_at: Option<Instant>,
 }
 
@@ -152,11 +150,11 @@ impl Block {
             return None;
         }
         let lines = fitting(lines, room);
-        if lines == self.drawn && (room.columns == self.columns || lines.is_empty()) {
+        if lines == self.drawn {
             return None;
         }
         let mut change = self.clear(room.columns);
-        self.draw(lines, room.columns, now, &mut change);
+        self.draw(lines, now, &mut change);
         Some(change)
     }
 
@@ -164,17 +162,16 @@ impl Block {
         let mut change = self.clear(room.columns);
         change.push_str(finished);
         change.push('\n');
-        self.draw(fitting(lines, room), room.columns, now, &mut change);
+        self.draw(fitting(lines, room), now, &mut change);
         change
     }
 
-    fn draw(&mut self, lines: Vec<String>, columns: usize, now: Instant, change: &mut String) {
+    fn draw(&mut self, lines: Vec<String>, now: Instant, change: &mut String) {
         for line in &lines {
             change.push_str(line);
             change.push('\n');
         }
         self.drawn = lines;
-        self.columns = columns;
         self.changed_at = Some(now);
     }
 

@@ -47,6 +47,7 @@ mod storms;
 mod surroundings;
 mod take_up;
 mod taken_over;
+mod terminal;
 mod trouble;
 mod watching;
 mod worktree;

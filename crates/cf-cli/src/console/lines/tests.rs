@@ -1,11 +1,9 @@
 use super::*;
+use cf_testkit::terminal::{OnResize, Terminal};
 use proptest::prelude::*;
 use test_case::test_case;
 
 use crate::console::Look;
-use terminal::{OnResize, Terminal};
-
-mod terminal;
 
 /// A terminal, what stands on it, and a clock.
 struct Seen {

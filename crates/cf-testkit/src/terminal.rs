@@ -1,10 +1,17 @@
-//! As much of a terminal as these tests need: what it shows after it was told something.
+//! As much of a terminal as the tests need: one that the program writes to, and what it shows then.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use unicode_width::UnicodeWidthChar as _;
 
 /// What a terminal does with rows that are longer than it has become wide.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum OnResize {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnResize {
     /// They go on in the next row, as in most.
     Wrap,
     /// Their ends are gone, as in xterm.
@@ -12,14 +19,14 @@ pub(super) enum OnResize {
 }
 
 /// One column of a row.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Cell {
     /// A character and what is written upon it; nothing in the second column of a wide one.
     text: String,
     is_styled: bool,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 struct Row {
     cells: Vec<Cell>,
     /// Whether the next one goes on with it.
@@ -32,7 +39,9 @@ impl Row {
     }
 }
 
-pub(super) struct Terminal {
+/// What a terminal shows.
+#[derive(Clone, Debug)]
+pub struct Terminal {
     columns: usize,
     height: usize,
     on_resize: OnResize,
@@ -46,7 +55,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    pub(super) fn new(columns: usize, height: usize, on_resize: OnResize) -> Self {
+    /// An empty one, with the cursor in the first row.
+    pub fn new(columns: usize, height: usize, on_resize: OnResize) -> Self {
         Self {
             columns,
             height,
@@ -59,26 +69,28 @@ impl Terminal {
         }
     }
 
-    pub(super) const fn columns(&self) -> usize {
+    /// Its width.
+    pub const fn columns(&self) -> usize {
         self.columns
     }
 
-    pub(super) const fn height(&self) -> usize {
+    /// How many rows it has.
+    pub const fn height(&self) -> usize {
         self.height
     }
 
     /// The row, counted with those that have scrolled away, and the column.
-    pub(super) const fn cursor(&self) -> (usize, usize) {
+    pub const fn cursor(&self) -> (usize, usize) {
         (self.row, self.column)
     }
 
     /// The rows, without what is empty at the end.
-    pub(super) fn text(&self) -> Vec<String> {
+    pub fn text(&self) -> Vec<String> {
         trimmed(self.rows.iter().map(Row::text))
     }
 
     /// The rows, each with those that go on with it.
-    pub(super) fn joined(&self) -> Vec<String> {
+    pub fn joined(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut line = String::new();
         for row in &self.rows {
@@ -91,7 +103,7 @@ impl Terminal {
     }
 
     /// What stands there in a style.
-    pub(super) fn styled(&self) -> Vec<String> {
+    pub fn styled(&self) -> Vec<String> {
         let of = |row: &Row| {
             let cells = row.cells.iter().filter(|cell| cell.is_styled);
             cells.map(|cell| cell.text.as_str()).collect::<String>()
@@ -100,7 +112,8 @@ impl Terminal {
         rows.filter(|text| !text.is_empty()).collect()
     }
 
-    pub(super) fn take(&mut self, written: &str) {
+    /// Does what it is told. A sequence that no test knows fails the test.
+    pub fn take(&mut self, written: &str) {
         let mut rest = written.chars();
         while let Some(c) = rest.next() {
             match c {
@@ -132,7 +145,7 @@ impl Terminal {
     fn sequence(&mut self, last: char, parameters: &str) {
         match last {
             'A' => {
-                let up: usize = parameters.parse().unwrap();
+                let up: usize = parameters.parse().expect("a number of rows");
                 assert!(up > 0, "a terminal goes up one for 0");
                 let top = self.rows.len() - self.height;
                 self.row = self.row.saturating_sub(up).max(top);
@@ -239,7 +252,8 @@ impl Terminal {
             .expect("a character before")
     }
 
-    pub(super) fn resize(&mut self, columns: usize, height: usize) {
+    /// Gives it another size. The cursor must be at the start of a row.
+    pub fn resize(&mut self, columns: usize, height: usize) {
         assert_eq!(self.column, 0, "the cursor rests at the start of a row");
         let old = std::mem::take(&mut self.rows);
         let cursor = self.row;
@@ -288,4 +302,21 @@ fn trimmed(lines: impl Iterator<Item = String>) -> Vec<String> {
         lines.pop();
     }
     lines
+}
+
+/// A terminal of this size: the side on which what is written can be read, and the one for a program.
+pub(crate) fn pair(columns: u16, rows: u16) -> io::Result<(File, OwnedFd)> {
+    let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&screen)?;
+    unlockpt(&screen)?;
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&screen, size)?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let program = open(ptsname(&screen, Vec::new())?, flags, Mode::empty())?;
+    Ok((screen.into(), program))
 }

@@ -1,0 +1,66 @@
+//! A batch on a terminal: what is shown while it runs, and what is left of it.
+
+use cf_testkit::{Shown, Workspace};
+
+use crate::workspace;
+
+/// Two tasks whose last words have more room than a narrow terminal, long enough for a look at them.
+fn run_on(name: &str) -> Shown {
+    let ws: Workspace = workspace();
+    ws.add(
+        "wide",
+        "echo 國國國國國國國國國國國國國國國國國國國國國國國國; sleep 1.2",
+    );
+    ws.add(
+        "long",
+        "echo one two three four five six seven eight nine; sleep 1.2; exit 3",
+    );
+    ws.command(["run", "wide", "long", "--strategy", "parallel"])
+        .env("TERM", name)
+        .run_on_terminal(40, 8)
+}
+
+/// Which events have a line, with those that have scrolled away.
+fn told(shown: &Shown) -> Vec<String> {
+    let lines = shown.terminal.joined().into_iter();
+    let first = ["started", "completed", "failed"];
+    let mut told: Vec<String> = lines
+        .filter(|line| first.iter().any(|word| line.starts_with(word)))
+        .map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    told.sort();
+    told
+}
+
+const TOLD: [&str; 4] = [
+    "completed wide",
+    "failed long",
+    "started long",
+    "started wide",
+];
+
+#[test]
+fn a_batch_leaves_what_happened_and_nothing_of_what_changed_in_place() {
+    let shown = run_on("xterm");
+    assert_eq!(shown.exit_code(), Some(3), "{}", shown.written);
+    let written = &shown.written;
+    assert!(
+        written.contains("[                        ] 0/2 2 running"),
+        "{written}"
+    );
+    // As much of what an agent said as its line had room for, and no more.
+    let cut = "one two three four five si\u{1b}[0m\r\n";
+    assert!(written.contains(cut), "{written}");
+    assert_eq!(told(&shown), TOLD, "{written}");
+    for line in shown.terminal.joined() {
+        assert!(!line.contains(" running"), "{line:?} in {written}");
+    }
+}
+
+#[test]
+fn a_terminal_that_cannot_move_its_cursor_is_told_the_events() {
+    let shown = run_on("dumb");
+    assert_eq!(told(&shown), TOLD, "{}", shown.written);
+    assert!(!shown.written.contains('\u{1b}'), "{}", shown.written);
+    assert!(!shown.written.contains(" running"), "{}", shown.written);
+}
