@@ -6,6 +6,7 @@
 
 mod compare;
 mod counts;
+mod disk;
 mod figures;
 mod live;
 mod peers;
@@ -25,6 +26,7 @@ use crate::args::Args;
 use crate::keeper;
 use crate::problem::Problem;
 use crate::repo::{Repo, on_path};
+use disk::Disk;
 use figures::RowFigures;
 use record::{FIGURES, Kind, PICTURE, Record};
 use row::{Contender, Measured, Role, Row};
@@ -44,6 +46,8 @@ pub(crate) struct Options {
     svg: Option<PathBuf>,
     record: bool,
     draw: bool,
+    /// The folder in which everything is measured; nothing means the build folder.
+    place: Option<PathBuf>,
     kept: bool,
 }
 
@@ -64,6 +68,7 @@ impl Options {
             json: args.value("--json")?.map(PathBuf::from),
             record: args.flag("--record"),
             draw: args.flag("--draw"),
+            place: args.value("--in")?.map(PathBuf::from),
             kept: args.flag(KEPT),
             svg: args.value_or("--svg", "").map(PathBuf::from),
         })
@@ -88,7 +93,7 @@ pub(crate) fn run(repo: &Repo, options: &Options, words: Vec<String>) -> Result<
         let again = ["bench".to_owned()].into_iter().chain(words);
         return keeper::below(&again.chain([KEPT.to_owned()]).collect::<Vec<_>>());
     }
-    let stage = Stage::new(repo, options.quick)?;
+    let stage = Stage::new(repo, options.quick, options.place.as_deref())?;
     let rows: Vec<&'static Row> = rows::ROWS
         .iter()
         .filter(|row| match &options.only {
@@ -100,7 +105,14 @@ pub(crate) fn run(repo: &Repo, options: &Options, words: Vec<String>) -> Result<
         return Err(Problem::new("no row has that text in its id"));
     }
     say_what_is_missing(&stage, &rows);
-    let (date, machine) = (record::today()?, record::machine());
+    let disk = Disk::below(&stage.scratch)?;
+    eprintln!("the disk: {disk}");
+    if disk.is_slow() {
+        eprintln!(
+            "making files is slow in this folder, and dispatch waits for it: `--in DIR` measures elsewhere"
+        );
+    }
+    let (date, machine) = (record::today()?, format!("{}; {disk}", record::machine()));
     let mut measured = Vec::new();
     for row in rows {
         if tool(row).is_some_and(|tool| !on_path(tool)) {

@@ -34,9 +34,10 @@ usage: cargo xtask CHORE [OPTIONS]
                                     --update rewrites the golden lists, --full adds long tests, and the report in a browser
   fuzz [--minutes N] [--seed S]     everything that reads what others write, each target for N minutes (1)
   bench [--quick] [--with-peers] [--only TEXT] [--rounds N] [--json FILE] [--svg [FILE]] [--record] [--draw]
-                                    measures cf beside its floors and peers, as ratios within one run, and compares
+        [--in DIR]                  measures cf beside its floors and peers, as ratios within one run, and compares
                                     with the committed figures; --with-peers installs peers, --record commits to the
-                                    new figures, --draw draws those that are committed once more
+                                    new figures, --draw draws those that are committed once more, --in measures in
+                                    another folder than the build's
   scale [--tasks N] [--events N] [--batch N] [--rounds N] [--seed S] [--keep DIR]
                                     measures how each command grows from a tenth of a large workspace to the whole
   torture [--minutes N] [--seed S] [--round K] [--points [TEXT]] [--mutants [TEXT]]

@@ -63,6 +63,9 @@ pub(crate) enum Agent {
     Sleeper,
 }
 
+/// The folder for scratch folders in a place that is not the build folder.
+const PLACE: &str = "cf-bench";
+
 /// The script that stands for a task's `run`, the same for everybody who is measured.
 pub(crate) const SCRIPT: &str = "/bin/true > /dev/null";
 
@@ -93,8 +96,11 @@ impl Drop for Stage {
     /// Removes everything that was made, and not earlier: a file system may look at every file that was removed a
     /// moment ago before it makes a new one (ext4 without a journal does), and whoever is measured next would pay.
     fn drop(&mut self) {
-        // What cannot be removed lies in the build folder, and the next run tries again.
+        // What cannot be removed is tried again by the next run in the same folder.
         let _ = fs::remove_dir_all(&self.scratch);
+        if let Some(place) = self.scratch.parent().filter(|place| place.ends_with(PLACE)) {
+            let _ = fs::remove_dir(place);
+        }
     }
 }
 
@@ -122,12 +128,17 @@ impl Workspace {
 }
 
 impl Stage {
-    pub(crate) fn new(repo: &Repo, quick: bool) -> Result<Self, Problem> {
+    /// Finds what was built, and makes a scratch folder: below `place` if there is one, else in the build folder.
+    pub(crate) fn new(repo: &Repo, quick: bool, place: Option<&Path>) -> Result<Self, Problem> {
         let target = repo.target()?;
         let release = target.join("release");
         let bench = target.join("bench");
-        let scratch = bench.join(format!("run-{}", std::process::id()));
-        remove_old_runs(&bench);
+        let place = match place {
+            Some(place) => place.canonicalize()?.join(PLACE),
+            None => bench.clone(),
+        };
+        let scratch = place.join(format!("run-{}", std::process::id()));
+        remove_old_runs(&place);
         fs::create_dir_all(scratch.join("home"))?;
         Ok(Self {
             cf: release.join("cf").canonicalize()?,

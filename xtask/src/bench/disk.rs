@@ -1,0 +1,89 @@
+//! What the disk below the measuring does: dispatch waits for it, and it is not the same everywhere nor always.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::problem::Problem;
+
+/// How often each is tried.
+const TRIES: usize = 31;
+
+/// What is flushed: about what the commit of a task writes.
+const BYTES: usize = 64 * 1024;
+
+/// Above this it is the file system's memory of removed files that is measured, and not `cf`: in a fresh folder of the
+/// same disk it was 20 µs, where compilers had been removing files 800.
+const SLOW: Duration = Duration::from_micros(100);
+
+/// Medians of what it takes to make a file, and to flush what was appended to one.
+pub(crate) struct Disk {
+    make: Duration,
+    flush: Duration,
+}
+
+impl Disk {
+    /// Tries it in a folder. The files that it makes stay there: who removes files makes the next ones slower.
+    pub(crate) fn below(folder: &Path) -> Result<Self, Problem> {
+        let folder = folder.join("disk");
+        fs::create_dir_all(&folder)?;
+        let make = median(|nth| File::create_new(folder.join(nth.to_string())).map(drop))?;
+        let mut log = File::create_new(folder.join("log"))?;
+        let bytes = vec![0x5a; BYTES];
+        let flush = median(|_| {
+            log.write_all(&bytes)?;
+            log.sync_all()
+        })?;
+        Ok(Self { make, flush })
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.make > SLOW
+    }
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        let (make, flush) = (micros(self.make), micros(self.flush));
+        write!(f, "a new file {make:.0} µs, a flush {flush:.0} µs")
+    }
+}
+
+fn median(mut what: impl FnMut(usize) -> std::io::Result<()>) -> Result<Duration, Problem> {
+    let mut times = Vec::with_capacity(TRIES);
+    for nth in 0..TRIES {
+        let start = Instant::now();
+        what(nth)?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[TRIES / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_takes_is_told_with_its_units() {
+        let disk = Disk {
+            make: Duration::from_nanos(20_400),
+            flush: Duration::from_micros(315),
+        };
+        assert_eq!(disk.to_string(), "a new file 20 µs, a flush 315 µs");
+        assert!(!disk.is_slow());
+    }
+
+    #[test]
+    fn it_is_tried_where_it_is_asked_about() {
+        let folder = std::env::temp_dir().join(format!("cf-disk-{}", std::process::id()));
+        let disk = Disk::below(&folder).unwrap();
+        let files = fs::read_dir(folder.join("disk")).unwrap().count();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(disk.make > Duration::ZERO && disk.flush > Duration::ZERO);
+        assert_eq!(files, TRIES + 1);
+    }
+}
