@@ -4,6 +4,7 @@
 //! It is told of stored events, whether this process conducts the batch or only follows it; what it shows follows from
 //! them alone.
 
+mod details;
 mod live;
 pub(crate) mod preview;
 mod told;
@@ -20,7 +21,7 @@ use crate::console::{self, Console};
 use crate::render::json::EventJson;
 use crate::render::json::rows::push_event;
 use live::Live;
-use told::{Teller, is_told};
+use told::Teller;
 
 /// Shows a batch as it goes on.
 #[derive(Debug)]
@@ -109,14 +110,13 @@ impl Progress {
                 push_event(out, row)?;
                 out.push(b'\n');
             }
-            View::Lines if is_told(row) => {
-                let label = row.task_id()?.map(label).transpose()?;
-                if let Some(told) = self.teller.tell(&row.event()?, label) {
+            View::Lines => {
+                if let Some(told) = self.teller.tell_row(row, label)? {
                     // A vector takes whatever is written to it.
                     let _ = writeln!(out, "{}", self.console.paint(told.look, told.text));
                 }
             }
-            View::Quiet | View::Lines | View::Live(_) => {}
+            View::Quiet | View::Live(_) => {}
         }
         Ok(())
     }

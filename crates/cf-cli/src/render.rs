@@ -9,6 +9,7 @@ pub(crate) mod excerpt;
 pub(crate) mod graph;
 pub(crate) mod json;
 pub(crate) mod link;
+pub(crate) mod number;
 pub(crate) mod reconciliation;
 pub(crate) mod report;
 pub(crate) mod table;

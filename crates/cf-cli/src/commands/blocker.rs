@@ -168,7 +168,7 @@ fn list(args: &ListArgs, console: &Console) -> Ended {
             ),
             blocker.asked_by.as_str().into(),
             time::short(blocker.asked_at).into(),
-            (&blocker.question).into(),
+            blocker.question.as_str().into(),
         ]);
     }
     let mut out = console::out();

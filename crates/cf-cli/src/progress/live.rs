@@ -10,7 +10,7 @@ use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
 use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
 
-use super::told::{Told, joined};
+use super::told::Told;
 use crate::console::lines::{Lines, bar};
 use crate::console::{Console, Look};
 use crate::render::{text, time};
@@ -122,7 +122,7 @@ impl Live {
             | EventType::BatchTaskWaiting => false,
             _ => return,
         };
-        if joined(event) {
+        if event.data["joined"] == true {
             self.total += 1;
         }
         self.failed.remove(&task);

@@ -46,7 +46,7 @@ pub(crate) fn write(
             Field::new(task.label.as_str(), Look::Strong),
             task.engine.as_ref().map_or("", |name| name.as_str()).into(),
             Field::new(note(task), Look::Dim),
-            (&task.title).into(),
+            task.title.as_str().into(),
         ]);
     }
     table.write(console, out)?;

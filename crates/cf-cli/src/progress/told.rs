@@ -1,13 +1,14 @@
 //! What an event is in words: `started parser (attempt 1)`, `[Reconciler] Skipping parser: externally completed`.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
+use cf_conductor::store::StoreError;
 use cf_conductor::store::event::Event;
+use cf_conductor::store::ids::ById;
 use cf_conductor::store::rows::EventRow;
-use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
-use serde_json::Value;
+use cf_core::{BatchId, EventType, Phase, TaskId, TaskLabel, Timestamp};
 
+use super::details::Details;
 use crate::console::Look;
 use crate::render::{text, time, usage};
 
@@ -19,40 +20,41 @@ pub(super) struct Told {
 }
 
 /// Turns events into lines, and remembers what a line needs of earlier ones.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Teller {
     /// When each task's newest attempt started.
-    started: HashMap<TaskId, Timestamp>,
+    started: ById<Timestamp>,
     /// The last thing that reconciliation was said to do with a task: a stop is stored as intent and as outcome, and
     /// is told once.
-    acted: HashMap<TaskId, String>,
+    acted: ById<String>,
     /// What each task's newest attempt said last and used, where its end tells.
-    words: HashMap<TaskId, Words>,
+    words: ById<Words>,
 }
 
 /// How much of what an agent said last stands behind the word of its end.
 const SAID_CHARS: usize = 100;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 struct Words {
     said: Option<String>,
     used: Option<String>,
 }
 
-/// Whether an event says that a task was added to a batch that was there already.
-pub(super) fn joined(event: &Event) -> bool {
-    event
-        .data
-        .get("joined")
-        .and_then(serde_json::Value::as_bool)
-        == Some(true)
+/// An event as far as words tell of it.
+struct Heard<'e> {
+    at: Timestamp,
+    /// None for a word that a newer program has written.
+    kind: Option<EventType>,
+    task: Option<TaskId>,
+    batch: Option<BatchId>,
+    details: Details<'e>,
 }
 
 /// Whether an event may have a line, or is needed for a later one, as far as can be seen without reading its details.
-pub(super) fn is_told(row: &EventRow<'_>) -> bool {
-    let is_named = |name: &str| row.data.contains(name);
-    match row.kind.parse() {
-        Ok(
+fn is_told(kind: Option<EventType>, data: &str) -> bool {
+    let is_named = |name: &str| data.contains(name);
+    match kind {
+        Some(
             EventType::AttemptEnded
             | EventType::AttemptAdopted
             | EventType::AttemptVerifying
@@ -81,7 +83,7 @@ pub(super) fn is_told(row: &EventRow<'_>) -> bool {
             | EventType::SourceAvailable
             | EventType::SourceNotice,
         ) => true,
-        Ok(EventType::BatchTaskQueued) if is_named("\"joined\"") => true,
+        Some(EventType::BatchTaskQueued) if is_named("\"joined\"") => true,
         _ => is_named("\"action\"") || is_named("\"intent\""),
     }
 }
@@ -89,28 +91,68 @@ pub(super) fn is_told(row: &EventRow<'_>) -> bool {
 impl Teller {
     /// The line of an event; nothing for events that only programs care about.
     pub(super) fn tell(&mut self, event: &Event, label: Option<&TaskLabel>) -> Option<Told> {
+        let heard = Heard {
+            at: event.at,
+            kind: event.kind.known(),
+            task: event.task,
+            batch: event.batch,
+            details: Details::of(event),
+        };
+        self.line(&heard, label)
+    }
+
+    /// The same of an event as it is stored. `label` returns that of its task.
+    ///
+    /// # Errors
+    ///
+    /// The event cannot be read, or `label` refuses.
+    pub(super) fn tell_row<'l>(
+        &mut self,
+        row: &EventRow<'_>,
+        label: impl FnOnce(TaskId) -> Result<&'l TaskLabel, StoreError>,
+    ) -> Result<Option<Told>, StoreError> {
+        let kind = row.kind.parse().ok();
+        if !is_told(kind, row.data) {
+            return Ok(None);
+        }
+        let task = row.task_id()?;
+        let label = task.map(label).transpose()?;
+        let Some(details) = Details::read(row.data) else {
+            return Ok(self.tell(&row.event()?, label));
+        };
+        let heard = Heard {
+            at: row.at,
+            kind,
+            task,
+            batch: row.batch_id()?,
+            details,
+        };
+        Ok(self.line(&heard, label))
+    }
+
+    fn line(&mut self, event: &Heard<'_>, label: Option<&TaskLabel>) -> Option<Told> {
         let name = label.map_or("", TaskLabel::as_str);
         let name = text::line(name);
-        if let Some(action) = event.text("action").or_else(|| event.text("intent")) {
+        let told = &event.details;
+        if let Some(action) = told.action().or_else(|| told.intent()) {
             return self.reconciled(event, action, &name);
         }
         let line = |look, text| Some(Told { text, look });
-        let because = |verb: &str| match event.text("reason") {
+        let because = |verb: &str| match told.reason() {
             Some(reason) if !reason.is_empty() => format!("{verb} {name}: {}", text::line(reason)),
             _ => format!("{verb} {name}"),
         };
-        match event.kind.known()? {
+        match event.kind? {
             EventType::BatchTaskStarted => {
                 if let Some(task) = event.task {
                     self.started.insert(task, event.at);
                     self.acted.remove(&task);
                     self.words.remove(&task);
                 }
-                let generation = event.data.get("generation").and_then(Value::as_u64);
                 line(
                     Look::Busy,
-                    match generation {
-                        Some(generation) if event.text("resumes").is_some() => {
+                    match told.generation {
+                        Some(generation) if told.resumes().is_some() => {
                             format!("started {name} (attempt {generation}, in its earlier session)")
                         }
                         Some(generation) => format!("started {name} (attempt {generation})"),
@@ -120,11 +162,11 @@ impl Teller {
             }
             EventType::AttemptEnded => {
                 if let Some(task) = event.task {
-                    self.words.insert(task, words(event));
+                    self.words.insert(task, words(told));
                 }
                 None
             }
-            EventType::BatchTaskQueued if joined(event) => {
+            EventType::BatchTaskQueued if told.has_joined() => {
                 line(Look::Plain, format!("joined {name}"))
             }
             EventType::BatchTaskCompleted => {
@@ -137,16 +179,16 @@ impl Teller {
             }
             EventType::BatchTaskFailed => {
                 let took = self.took(event);
-                let reason = event
-                    .text("reason")
+                let reason = told
+                    .reason()
                     .map_or_else(String::new, |r| format!(": {}", text::line(r)));
                 line(Look::Bad, format!("failed {name}{took}{reason}"))
             }
             EventType::BatchTaskSkipped => line(Look::Dim, because("skipped")),
             // That it is held was told when it began.
             EventType::BatchTaskBlocked
-                if event.text("phase_before") == Some(Phase::Held.as_str())
-                    && event.text("phase") == Some(Phase::Finished.as_str()) =>
+                if told.phase_before() == Some(Phase::Held.as_str())
+                    && told.phase() == Some(Phase::Finished.as_str()) =>
             {
                 None
             }
@@ -161,9 +203,7 @@ impl Teller {
                 format!("a dependency of {name} was reopened after it started"),
             ),
             EventType::BatchTaskRetrying => {
-                let due = event
-                    .text("due")
-                    .and_then(|due| due.parse::<Timestamp>().ok());
+                let due = told.due().and_then(|due| due.parse::<Timestamp>().ok());
                 let delay = due.map_or(Duration::ZERO, |due| time::between(event.at, due));
                 line(
                     Look::Warn,
@@ -180,25 +220,22 @@ impl Teller {
             EventType::AttemptAdopted => line(Look::Busy, format!("adopted {name}")),
             EventType::AttemptVerifying => line(Look::Plain, format!("verifying {name}")),
             EventType::AttemptCommitted => {
-                let branch = event.text("branch").unwrap_or_default();
+                let branch = told.branch().unwrap_or_default();
                 line(
                     Look::Plain,
                     format!("committed the work of {name} on {}", text::line(branch)),
                 )
             }
             EventType::AttemptRescued => {
-                let kept = event.text("ref").unwrap_or_default();
+                let kept = told.r#ref().unwrap_or_default();
                 line(
                     Look::Warn,
                     format!("kept what {name} left as {}", text::line(kept)),
                 )
             }
             EventType::SourceUnavailable | EventType::SourceAvailable | EventType::SourceNotice => {
-                let said = event
-                    .text("text")
-                    .or_else(|| event.text("reason"))
-                    .unwrap_or_default();
-                let source = event.text("source").unwrap_or("a source");
+                let said = told.text().or_else(|| told.reason()).unwrap_or_default();
+                let source = told.source().unwrap_or("a source");
                 if said.is_empty() {
                     return None;
                 }
@@ -211,8 +248,8 @@ impl Teller {
         }
     }
 
-    fn reconciled(&mut self, event: &Event, action: &str, name: &str) -> Option<Told> {
-        let reason = event.text("reason").unwrap_or_default();
+    fn reconciled(&mut self, event: &Heard<'_>, action: &str, name: &str) -> Option<Told> {
+        let reason = event.details.reason().unwrap_or_default();
         let (verb, look) = match action {
             "SKIP" => ("Skipping", Look::Dim),
             "KILL" => ("Killing", Look::Warn),
@@ -224,10 +261,7 @@ impl Teller {
         let mut told = format!("[Reconciler] {verb} {name}: {}", text::line(reason));
         if reason == "pull request closed without merge"
             && action == "FAIL"
-            && let Some(url) = event
-                .data
-                .get("evidence")
-                .and_then(|e| e.get("url")?.as_str())
+            && let Some(url) = event.details.url()
         {
             let url = text::line(url);
             told = format!(
@@ -244,7 +278,7 @@ impl Teller {
     }
 
     /// How long the attempt took that an event ends.
-    fn took(&self, event: &Event) -> String {
+    fn took(&self, event: &Heard<'_>) -> String {
         let started = event.task.and_then(|task| self.started.get(&task));
         started.map_or_else(String::new, |started| {
             format!(" in {}", time::elapsed(time::between(*started, event.at)))
@@ -252,27 +286,16 @@ impl Teller {
     }
 }
 
-fn words(event: &Event) -> Words {
-    let said = event.text("last_said").map(text::line);
+fn words(told: &Details<'_>) -> Words {
+    let said = told.last_said().map(text::line);
     let said = said.filter(|said| !said.is_empty());
-    let number = |path| {
-        event
-            .data
-            .get("tokens")
-            .and_then(|used| used.get(path)?.as_u64())
-    };
-    let tokens = number("input").zip(number("output"));
-    let cost = event.data.get("cost_micro_usd").and_then(Value::as_u64);
     Words {
         said: said.map(|said| text::shortened(&said, SAID_CHARS).into_owned()),
-        used: usage::words(
-            tokens.map(|(input, output)| input.saturating_add(output)),
-            cost,
-        ),
+        used: usage::words(told.tokens(), told.cost_micro_usd),
     }
 }
 
-fn batch(event: &Event, what: &str) -> String {
+fn batch(event: &Heard<'_>, what: &str) -> String {
     event.batch.map_or_else(
         || format!("batch {what}"),
         |id| format!("batch {} {what}", id.short()),
@@ -315,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn no_event_with_a_line_is_left_unread() {
+    fn an_event_is_told_alike_whether_it_was_read_as_a_whole_or_as_it_is_stored() {
         let task = "00000000-0000-0000-0000-00000000000a";
         let details = [
             "{}",
@@ -323,6 +346,12 @@ mod tests {
             r#"{"joined":true}"#,
             r#"{"action":"SKIP","reason":"externally completed"}"#,
             r#"{"intent":"KILL","reason":"externally blocked"}"#,
+            r#"{"action":"FAIL","reason":"pull request closed without merge","evidence":{"url":"https:\/\/h/o/r/pull/1"}}"#,
+            r#"{"action":"FAIL","reason":"pull request closed without merge","evidence":"none","text":7}"#,
+            r#"{"last_said":"a \"word\"","tokens":{"input":5,"output":7,"cached":1},"cost_micro_usd":420000}"#,
+            r#"{"last_said":null,"tokens":{"input":5},"cost_micro_usd":-1,"resumes":"s","generation":2.0}"#,
+            r#"{"reason":"first","reason":"last","joined":"true","due":"1970-01-01T00:00:02.5Z"}"#,
+            r#"{"phase":"finished","phase_before":"held","branch":"b\u0031","ref":"r\u001b[2Jx"}"#,
         ];
         for kind in EventType::ALL {
             for data in details {
@@ -336,13 +365,13 @@ mod tests {
                     actor: "cli",
                     data,
                 };
+                let label = TaskLabel::new(task.parse().unwrap(), None);
                 let mut teller = Teller::default();
-                let told = teller.tell(&row.event().unwrap(), None);
-                let is_kept = !teller.started.is_empty() || !teller.words.is_empty();
-                assert!(
-                    is_told(&row) || (told.is_none() && !is_kept),
-                    "{kind}: {data}"
-                );
+                let told = teller.tell(&row.event().unwrap(), Some(&label));
+                let mut reader = Teller::default();
+                let read = reader.tell_row(&row, |_| Ok(&label)).unwrap();
+                assert_eq!(read, told, "{kind}: {data}");
+                assert_eq!(reader, teller, "{kind}: {data}");
             }
         }
     }

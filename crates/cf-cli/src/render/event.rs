@@ -13,7 +13,7 @@ use serde::de::{
 };
 use serde_json::{Number, Value};
 
-use super::{text, time};
+use super::{number, text, time};
 
 /// How much of a detail is shown, in characters.
 const DETAIL_CHARS: usize = 80;
@@ -47,13 +47,17 @@ pub(crate) fn push_line(
     row: &EventRow<'_>,
     label: Option<&TaskLabel>,
 ) -> Result<(), StoreError> {
-    // A vector takes whatever is written to it, here and below.
-    let kind = text::line(row.kind);
-    let _ = write!(out, "{}  {:>6}  {kind}", time::short(row.at), row.seq);
+    time::push_short(out, row.at);
+    out.extend_from_slice(b"  ");
+    number::push_right(out, row.seq, 6);
+    out.extend_from_slice(b"  ");
+    out.extend_from_slice(text::line(row.kind).as_bytes());
     if let Some(label) = label {
-        let _ = write!(out, "  {}", text::line(label.as_str()));
+        out.extend_from_slice(b"  ");
+        out.extend_from_slice(text::line(label.as_str()).as_bytes());
     }
-    let _ = write!(out, "  by {}", text::line(row.actor));
+    out.extend_from_slice(b"  by ");
+    out.extend_from_slice(text::line(row.actor).as_bytes());
     let begun = out.len();
     if push_details(out, row.data).is_err() {
         out.truncate(begun);
@@ -123,9 +127,23 @@ impl<'de> Visitor<'de> for Name {
 /// Writes a detail: the name that it has, and what is read.
 struct Detail<'o>(&'o mut Vec<u8>, &'o str);
 
-impl Detail<'_> {
+impl<'o> Detail<'o> {
     fn push(self, value: impl fmt::Display) {
-        let _ = write!(self.0, "  {}={value}", text::line(self.1));
+        let out = self.begin();
+        // A vector takes whatever is written to it.
+        let _ = write!(out, "{value}");
+    }
+
+    fn push_text(self, text: &str) {
+        self.begin().extend_from_slice(text.as_bytes());
+    }
+
+    fn begin(self) -> &'o mut Vec<u8> {
+        let Self(out, name) = self;
+        out.extend_from_slice(b"  ");
+        out.extend_from_slice(text::line(name).as_bytes());
+        out.push(b'=');
+        out
     }
 }
 
@@ -145,7 +163,7 @@ impl<'de> Visitor<'de> for Detail<'_> {
     }
 
     fn visit_str<E>(self, said: &str) -> Result<(), E> {
-        self.push(text::shortened(&text::line(said), DETAIL_CHARS));
+        self.push_text(&text::shortened(&text::line(said), DETAIL_CHARS));
         Ok(())
     }
 
@@ -170,7 +188,7 @@ impl<'de> Visitor<'de> for Detail<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.push("null");
+        self.push_text("null");
         Ok(())
     }
 
@@ -180,7 +198,7 @@ impl<'de> Visitor<'de> for Detail<'_> {
             values.push(value);
         }
         // JSON escapes some of what a terminal acts upon, and not all.
-        self.push(text::line(&Value::Array(values).to_string()));
+        self.push_text(&text::line(&Value::Array(values).to_string()));
         Ok(())
     }
 

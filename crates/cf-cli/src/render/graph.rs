@@ -7,8 +7,7 @@ use cf_conductor::store::ids::ById;
 use cf_core::{TaskId, TaskStatus};
 use serde::Serialize;
 
-use super::{task, text};
-use crate::args::tasks::GraphFormat;
+use super::{number, task, text};
 use crate::console::{Console, Look};
 
 /// A task in the drawing; as JSON with its fields in this order.
@@ -21,21 +20,81 @@ pub(crate) struct Node {
     pub(crate) title: String,
 }
 
-/// Draws the tasks.
-///
-/// # Errors
-///
-/// The writer refuses.
-pub(crate) fn write(
-    console: &Console,
-    out: &mut impl Write,
-    nodes: &[Node],
-    format: GraphFormat,
-) -> io::Result<()> {
-    match format {
-        GraphFormat::Text => write_text(console, out, nodes),
-        GraphFormat::Mermaid => write_mermaid(out, nodes),
-        GraphFormat::Dot => write_dot(out, nodes),
+/// The language of a drawing for another program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// A flowchart of Mermaid.
+    Mermaid,
+    /// A digraph of Graphviz.
+    Dot,
+}
+
+/// A drawing for another program: one task after the other, and then what depends on what.
+#[derive(Debug)]
+pub(crate) struct Diagram {
+    language: Language,
+    tasks: u32,
+}
+
+impl Diagram {
+    /// Writes the beginning.
+    pub(crate) fn begin(out: &mut Vec<u8>, language: Language) -> Self {
+        let begin = match language {
+            Language::Mermaid => "flowchart TD\n",
+            Language::Dot => "digraph tasks {\n",
+        };
+        out.extend_from_slice(begin.as_bytes());
+        Self { language, tasks: 0 }
+    }
+
+    /// Writes a task, and returns its place in the drawing.
+    pub(crate) fn task(
+        &mut self,
+        out: &mut Vec<u8>,
+        label: &str,
+        status: &str,
+        title: &str,
+    ) -> u32 {
+        let place = self.tasks;
+        self.tasks += 1;
+        let (begin, line_break, end) = match self.language {
+            Language::Mermaid => ("[\"", "<br/>", "\"]\n"),
+            Language::Dot => (" [label=\"", "\\n", "\"];\n"),
+        };
+        let escape = match self.language {
+            Language::Mermaid => mermaid,
+            Language::Dot => dot,
+        };
+        out.extend_from_slice(b"    n");
+        number::push(out, place.into());
+        out.extend_from_slice(begin.as_bytes());
+        out.extend_from_slice(escape(&text::line(label)).as_bytes());
+        out.extend_from_slice(b" (");
+        out.extend_from_slice(status.as_bytes());
+        out.push(b')');
+        out.extend_from_slice(line_break.as_bytes());
+        out.extend_from_slice(escape(&text::line(title)).as_bytes());
+        out.extend_from_slice(end.as_bytes());
+        place
+    }
+
+    /// Writes what depends on what, given as places `(needed, by)`, and the end.
+    pub(crate) fn end(self, out: &mut Vec<u8>, edges: &mut [(u32, u32)]) {
+        edges.sort_unstable();
+        let (arrow, end) = match self.language {
+            Language::Mermaid => (" --> n", "\n"),
+            Language::Dot => (" -> n", ";\n"),
+        };
+        for (needed, by) in edges {
+            out.extend_from_slice(b"    n");
+            number::push(out, (*needed).into());
+            out.extend_from_slice(arrow.as_bytes());
+            number::push(out, (*by).into());
+            out.extend_from_slice(end.as_bytes());
+        }
+        if self.language == Language::Dot {
+            out.extend_from_slice(b"}\n");
+        }
     }
 }
 
@@ -51,8 +110,17 @@ fn dependents(nodes: &[Node]) -> (ById<usize>, Vec<Vec<usize>>) {
     (index, dependents)
 }
 
-/// What depends on a task stands below it, further in; a task that stood already is only named again.
-fn write_text(console: &Console, out: &mut impl Write, nodes: &[Node]) -> io::Result<()> {
+/// Draws the tasks for people: what depends on a task stands below it, further in; a task that stood already is only
+/// named again.
+///
+/// # Errors
+///
+/// The writer refuses.
+pub(crate) fn write_text(
+    console: &Console,
+    out: &mut impl Write,
+    nodes: &[Node],
+) -> io::Result<()> {
     let (index, dependents) = dependents(nodes);
     let mut drawn = vec![false; nodes.len()];
     let roots = (0..nodes.len()).filter(|at| {
@@ -89,56 +157,14 @@ fn write_text(console: &Console, out: &mut impl Write, nodes: &[Node]) -> io::Re
     Ok(())
 }
 
-fn write_mermaid(out: &mut impl Write, nodes: &[Node]) -> io::Result<()> {
-    let (_, dependents) = dependents(nodes);
-    writeln!(out, "flowchart TD")?;
-    for (at, node) in nodes.iter().enumerate() {
-        write!(out, "    n{at}[\"")?;
-        write_caption(out, node, "<br/>", mermaid)?;
-        out.write_all(b"\"]\n")?;
-    }
-    for (at, list) in dependents.iter().enumerate() {
-        for next in list {
-            writeln!(out, "    n{at} --> n{next}")?;
-        }
-    }
-    Ok(())
-}
-
-fn write_dot(out: &mut impl Write, nodes: &[Node]) -> io::Result<()> {
-    let (_, dependents) = dependents(nodes);
-    writeln!(out, "digraph tasks {{")?;
-    for (at, node) in nodes.iter().enumerate() {
-        write!(out, "    n{at} [label=\"")?;
-        write_caption(out, node, "\\n", dot)?;
-        out.write_all(b"\"];\n")?;
-    }
-    for (at, list) in dependents.iter().enumerate() {
-        for next in list {
-            writeln!(out, "    n{at} -> n{next};")?;
-        }
-    }
-    writeln!(out, "}}")
-}
-
-fn write_caption(
-    out: &mut impl Write,
-    node: &Node,
-    line_break: &str,
-    escape: fn(&str) -> Cow<'_, str>,
-) -> io::Result<()> {
-    out.write_all(escape(&text::line(&node.label)).as_bytes())?;
-    write!(out, " ({}){line_break}", node.status.as_str())?;
-    out.write_all(escape(&text::line(&node.title)).as_bytes())
-}
-
 /// Mermaid takes entities by number or name, written with `#` in place of `&`.
 ///
 /// A percent sign could begin a directive (`%%{init…}%%` is looked for in the whole text before it is parsed), a colon
 /// a style, and `&` an entity of HTML.
 fn mermaid(text: &str) -> Cow<'_, str> {
     use std::fmt::Write as _;
-    if !text.contains(['"', '<', '>', '&', '#', '%', '`', ':', '\\']) {
+    let is_special = |byte| b"\"<>&#%`:\\".contains(&byte);
+    if !text.bytes().any(is_special) {
         return Cow::Borrowed(text);
     }
     let mut escaped = String::with_capacity(text.len());
@@ -159,7 +185,7 @@ fn mermaid(text: &str) -> Cow<'_, str> {
 
 /// In a quoted label Graphviz reads backslashes and the entities of HTML.
 fn dot(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '\\', '"']) {
+    if !text.bytes().any(|byte| matches!(byte, b'&' | b'\\' | b'"')) {
         return Cow::Borrowed(text);
     }
     let escaped = text.replace('&', "&amp;").replace('\\', "\\\\");
@@ -192,23 +218,40 @@ mod tests {
         ]
     }
 
-    fn drawn(format: GraphFormat) -> String {
+    fn drawn(language: Language) -> String {
         let mut out = Vec::new();
-        write(&Console::plain(None), &mut out, &nodes(), format).unwrap();
+        let mut diagram = Diagram::begin(&mut out, language);
+        let nodes = nodes();
+        let mut places: ById<u32> = ById::default();
+        for node in &nodes {
+            let status = node.status.as_str();
+            places.insert(
+                node.id,
+                diagram.task(&mut out, &node.label, status, &node.title),
+            );
+        }
+        let mut edges = Vec::new();
+        for node in &nodes {
+            let on = node.depends_on.iter().filter_map(|on| places.get(on));
+            edges.extend(on.map(|on| (*on, places[&node.id])));
+        }
+        diagram.end(&mut out, &mut edges);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn text_puts_dependents_below() {
+        let mut out = Vec::new();
+        write_text(&Console::plain(None), &mut out, &nodes()).unwrap();
         assert_eq!(
-            drawn(GraphFormat::Text),
+            String::from_utf8(out).unwrap(),
             "start  READY  say \"hi\" <b>#1\n  left  READY  l\n    end  READY  last\n  right  READY  r\n    end (above)\n"
         );
     }
 
     #[test]
     fn mermaid_escapes_what_it_would_read() {
-        let text = drawn(GraphFormat::Mermaid);
+        let text = drawn(Language::Mermaid);
         assert!(
             text.starts_with("flowchart TD\n    n0[\"end (READY)<br/>last\"]\n"),
             "{text}"
@@ -231,7 +274,7 @@ mod tests {
 
     #[test]
     fn dot_escapes_quotes() {
-        let text = drawn(GraphFormat::Dot);
+        let text = drawn(Language::Dot);
         assert!(
             text.contains("label=\"start (READY)\\nsay \\\"hi\\\" <b>#1\""),
             "{text}"
@@ -256,7 +299,7 @@ mod tests {
             })
             .collect();
         let mut out = Vec::new();
-        write(&Console::plain(None), &mut out, &nodes, GraphFormat::Text).unwrap();
+        write_text(&Console::plain(None), &mut out, &nodes).unwrap();
         assert_eq!(String::from_utf8(out).unwrap().lines().count(), 50_000);
     }
 }

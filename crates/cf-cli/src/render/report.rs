@@ -26,6 +26,7 @@ use cf_conductor::store::batch::Batch;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::history::BatchHistory;
+use cf_conductor::store::ids::ById;
 use cf_conductor::store::worktree::Worktree;
 use cf_core::{AttemptEnd, AttemptId, Outcome, Phase, TaskId, TaskLabel, Timestamp};
 
@@ -53,7 +54,7 @@ pub(crate) struct Report {
     actions: Vec<Event>,
     events: Vec<Event>,
     /// The place of each task among `tasks`.
-    index: HashMap<TaskId, usize>,
+    index: ById<usize>,
 }
 
 /// A task of the batch.
@@ -111,7 +112,7 @@ enum Standing {
 impl Report {
     /// Puts a batch's history together. `now` is the end of everything that has none yet.
     pub(crate) fn new(history: BatchHistory, place: String, now: Timestamp) -> Self {
-        let index: HashMap<TaskId, usize> = history
+        let index: ById<usize> = history
             .tasks
             .iter()
             .enumerate()

@@ -1,5 +1,6 @@
 //! Lists: a table that fits a terminal, or one line a row with a tab between the columns.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use comfy_table::presets::NOTHING;
@@ -10,23 +11,35 @@ use crate::console::{Console, Look};
 
 /// A cell: its text, from outside or not, and how it looks on a terminal.
 #[derive(Debug)]
-pub(crate) struct Field {
-    text: String,
+pub(crate) struct Field<'t> {
+    text: Cow<'t, str>,
     look: Look,
 }
 
-impl Field {
+impl<'t> Field<'t> {
     /// A cell in a look of its own.
-    pub(crate) fn new(text: impl AsRef<str>, look: Look) -> Self {
+    pub(crate) fn new(text: impl Into<Cow<'t, str>>, look: Look) -> Self {
         Self {
-            text: text::line(text.as_ref()).into_owned(),
+            text: text.into(),
             look,
         }
     }
 }
 
-impl<T: AsRef<str>> From<T> for Field {
-    fn from(text: T) -> Self {
+impl<'t> From<&'t str> for Field<'t> {
+    fn from(text: &'t str) -> Self {
+        Self::new(text, Look::Plain)
+    }
+}
+
+impl From<String> for Field<'_> {
+    fn from(text: String) -> Self {
+        Self::new(text, Look::Plain)
+    }
+}
+
+impl<'t> From<Cow<'t, str>> for Field<'t> {
+    fn from(text: Cow<'t, str>) -> Self {
         Self::new(text, Look::Plain)
     }
 }
@@ -35,7 +48,17 @@ impl<T: AsRef<str>> From<T> for Field {
 #[derive(Debug)]
 pub(crate) struct Table {
     headings: &'static [&'static str],
-    rows: Vec<Vec<Field>>,
+    /// The texts of all cells, one after the other: a piece of memory for each would cost more than all else.
+    texts: String,
+    /// Where each cell ends in them, and how it looks; row after row.
+    cells: Vec<(usize, Look)>,
+}
+
+/// A cell as it is shown.
+#[derive(Clone, Copy, Debug)]
+struct Shown<'t> {
+    text: &'t str,
+    look: Look,
 }
 
 impl Table {
@@ -43,14 +66,33 @@ impl Table {
     pub(crate) const fn new(headings: &'static [&'static str]) -> Self {
         Self {
             headings,
-            rows: Vec::new(),
+            texts: String::new(),
+            cells: Vec::new(),
         }
     }
 
     /// Adds a row, with as many cells as there are headings.
-    pub(crate) fn row<const N: usize>(&mut self, fields: [Field; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, fields: [Field<'_>; N]) {
         debug_assert_eq!(N, self.headings.len(), "a row has a cell for each heading");
-        self.rows.push(fields.into());
+        for field in fields {
+            self.texts.push_str(&text::line(&field.text));
+            self.cells.push((self.texts.len(), field.look));
+        }
+    }
+
+    fn cell(&self, at: usize) -> Shown<'_> {
+        let (end, look) = self.cells[at];
+        let from = at.checked_sub(1).map_or(0, |before| self.cells[before].0);
+        Shown {
+            text: &self.texts[from..end],
+            look,
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = impl Iterator<Item = Shown<'_>> + Clone> {
+        let columns = self.headings.len();
+        let starts = (0..self.cells.len()).step_by(columns.max(1));
+        starts.map(move |start| (start..start + columns).map(|at| self.cell(at)))
     }
 
     /// Writes the table as the console wants it.
@@ -71,12 +113,16 @@ impl Table {
             "{}",
             console.paint(Look::Dim, self.headings.join("\t"))
         )?;
-        for row in &self.rows {
-            for (at, field) in row.iter().enumerate() {
+        for row in self.rows() {
+            for (at, shown) in row.enumerate() {
                 if at > 0 {
                     out.write_all(b"\t")?;
                 }
-                write!(out, "{}", console.paint(field.look, &field.text))?;
+                if console.is_styled() {
+                    write!(out, "{}", console.paint(shown.look, shown.text))?;
+                } else {
+                    out.write_all(shown.text.as_bytes())?;
+                }
             }
             out.write_all(b"\n")?;
         }
@@ -102,8 +148,8 @@ impl Table {
             .set_truncation_indicator("…")
             .set_width(u16::try_from(width).unwrap_or(u16::MAX));
         layout.set_header(self.headings.iter().map(Cell::new));
-        for row in &self.rows {
-            let mut cells = Row::from(row.iter().map(|field| Cell::new(&field.text)));
+        for row in self.rows() {
+            let mut cells = Row::from(row.map(|shown| Cell::new(shown.text)));
             cells.max_height(MOST_LINES);
             layout.add_row(cells);
         }
@@ -133,9 +179,10 @@ impl Table {
         if let Some(headings) = shown.next() {
             writeln!(out, "{}", console.paint(Look::Dim, headings))?;
         }
-        let mut rows = self.rows.iter().peekable();
+        let mut rows = self.rows().peekable();
         for line in shown {
-            let painted = rows.next_if(|row| line.starts_with(row[0].text.as_str()));
+            let is_of = |first: Shown<'_>| line.starts_with(first.text);
+            let painted = rows.next_if(|row| row.clone().next().is_some_and(is_of));
             match painted {
                 Some(row) => writeln!(out, "{}", paint_line(console, line, row))?,
                 None => writeln!(out, "{line}")?,
@@ -146,7 +193,8 @@ impl Table {
 
     /// How much room a column wants, in a terminal of this width.
     fn room(&self, at: usize, width: usize) -> Room {
-        let texts = || self.rows.iter().map(|row| row[at].text.as_str());
+        let places = || (at..self.cells.len()).step_by(self.headings.len().max(1));
+        let texts = || places().map(|place| self.cell(place).text);
         let heading = self.headings[at].len();
         let widest = |text: &str| text.chars().count();
         let content = texts().map(widest).max().unwrap_or(0);
@@ -173,9 +221,9 @@ impl Table {
         columns: &[Room],
         out: &mut impl Write,
     ) -> io::Result<()> {
-        for row in &self.rows {
+        for row in self.rows() {
             let is_long = |at: usize| columns[at].is_flexible;
-            let short = row.iter().enumerate().filter(|(at, _)| !is_long(*at));
+            let short = row.clone().enumerate().filter(|(at, _)| !is_long(*at));
             let short = short.filter(|(_, field)| !field.text.is_empty());
             for (nth, (at, field)) in short.enumerate() {
                 let gap = if nth == 0 { "" } else { "  " };
@@ -188,13 +236,13 @@ impl Table {
                 write!(
                     out,
                     "{gap}{heading}{}",
-                    console.paint(field.look, &field.text)
+                    console.paint(field.look, field.text)
                 )?;
             }
             writeln!(out)?;
-            for (_, field) in row.iter().enumerate().filter(|(at, _)| is_long(*at)) {
+            for (_, field) in row.enumerate().filter(|(at, _)| is_long(*at)) {
                 if !field.text.is_empty() {
-                    writeln!(out, "  {}", console.paint(field.look, &field.text))?;
+                    writeln!(out, "  {}", console.paint(field.look, field.text))?;
                 }
             }
         }
@@ -263,16 +311,13 @@ impl Fit {
 }
 
 /// Paints the first appearance of each field of a row that has a look of its own.
-fn paint_line(console: &Console, line: &str, row: &[Field]) -> String {
+fn paint_line<'t>(console: &Console, line: &str, row: impl Iterator<Item = Shown<'t>>) -> String {
     let mut painted = String::with_capacity(line.len() + 16);
     let mut rest = line;
-    for field in row
-        .iter()
-        .filter(|f| f.look != Look::Plain && !f.text.is_empty())
-    {
-        if let Some(at) = rest.find(&field.text) {
+    for field in row.filter(|f| f.look != Look::Plain && !f.text.is_empty()) {
+        if let Some(at) = rest.find(field.text) {
             painted.push_str(&rest[..at]);
-            painted.push_str(&console.paint(field.look, &field.text).to_string());
+            painted.push_str(&console.paint(field.look, field.text).to_string());
             rest = &rest[at + field.text.len()..];
         }
     }

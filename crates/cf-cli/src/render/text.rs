@@ -13,10 +13,7 @@ use std::path::Path;
 /// controls, line and paragraph separators, tags). An unterminated string sequence ends at the end of its line, so
 /// that it cannot swallow the rest of a log.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    // Most text is of this kind, and looked at without a branch for each byte.
-    let is_plain = |byte: &u8| (b' '..=b'~').contains(byte);
-    let is_all_plain = text.bytes().fold(true, |all, byte| all & is_plain(&byte));
-    if is_all_plain || !text.chars().any(is_suspect) {
+    if is_plain(text) || !text.chars().any(is_suspect) {
         return Cow::Borrowed(text);
     }
     let mut kept = String::with_capacity(text.len());
@@ -48,8 +45,17 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
+/// Whether a text has nothing but printable ASCII. Most has, and is looked at without a branch for each byte.
+fn is_plain(text: &str) -> bool {
+    let is_plain = |byte: u8| (b' '..=b'~').contains(&byte);
+    text.bytes().fold(true, |all, byte| all & is_plain(byte))
+}
+
 /// Returns `text` cleaned and on one line: line feeds and tabs become spaces, spaces at either end go.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    if is_plain(text) && !text.starts_with(' ') && !text.ends_with(' ') {
+        return Cow::Borrowed(text);
+    }
     match clean(text) {
         Cow::Borrowed(same) if !same.contains(['\n', '\t']) => Cow::Borrowed(same.trim()),
         cleaned => Cow::Owned(cleaned.trim().replace(['\n', '\t'], " ")),
@@ -63,6 +69,10 @@ pub(crate) fn path(path: &Path) -> String {
 
 /// Returns `text` cut to `width` characters, the last of them an ellipsis when something was cut.
 pub(crate) fn shortened(text: &str, width: usize) -> Cow<'_, str> {
+    // A character has a byte or more.
+    if text.len() <= width {
+        return Cow::Borrowed(text);
+    }
     match text.char_indices().nth(width) {
         None => Cow::Borrowed(text),
         Some(_) if width == 0 => Cow::Borrowed(""),

@@ -24,6 +24,17 @@ pub(crate) fn push_full(out: &mut Vec<u8>, at: Timestamp) {
     }
 }
 
+/// Writes [`short`].
+pub(crate) fn push_short(out: &mut Vec<u8>, at: Timestamp) {
+    match stamp(at) {
+        Some(stamp) => {
+            out.extend_from_slice(&stamp[..FULL - ".000Z".len()]);
+            out.push(b'Z');
+        }
+        None => out.extend_from_slice(short(at).as_bytes()),
+    }
+}
+
 /// The same to the second, for people.
 pub(crate) fn short(at: Timestamp) -> String {
     let mut text = full(at);
@@ -54,24 +65,29 @@ fn stamp(at: Timestamp) -> Option<[u8; FULL]> {
     if year > 9_999 {
         return None;
     }
-    let in_day = ms % DAY_MS;
-    let mut stamp = *b"0000-00-00T00:00:00.000Z";
-    let parts = [
-        (0, 4, year),
-        (5, 2, month),
-        (8, 2, day),
-        (11, 2, in_day / 3_600_000),
-        (14, 2, in_day / 60_000 % 60),
-        (17, 2, in_day / 1_000 % 60),
-        (20, 3, in_day % 1_000),
-    ];
-    for (from, len, mut number) in parts {
-        for place in stamp[from..from + len].iter_mut().rev() {
-            *place += (number % 10) as u8;
-            number /= 10;
-        }
-    }
-    Some(stamp)
+    let in_day = (ms % DAY_MS) as u32;
+    let [y0, y1] = two(year as u32 / 100);
+    let [y2, y3] = two(year as u32 % 100);
+    let [mo0, mo1] = two(month as u32);
+    let [d0, d1] = two(day as u32);
+    let [h0, h1] = two(in_day / 3_600_000);
+    let [mi0, mi1] = two(in_day / 60_000 % 60);
+    let [s0, s1] = two(in_day / 1_000 % 60);
+    let [ms0, ms1] = two(in_day % 1_000 / 10);
+    let ms2 = digit(in_day % 10);
+    Some([
+        y0, y1, y2, y3, b'-', mo0, mo1, b'-', d0, d1, b'T', h0, h1, b':', mi0, mi1, b':', s0, s1,
+        b'.', ms0, ms1, ms2, b'Z',
+    ])
+}
+
+/// The digits of a number below a hundred.
+const fn two(number: u32) -> [u8; 2] {
+    [digit(number / 10), digit(number % 10)]
+}
+
+const fn digit(number: u32) -> u8 {
+    b'0' + number as u8
 }
 
 /// From one time to another; nothing when the second comes first.
@@ -141,6 +157,9 @@ mod tests {
             let at = Timestamp::from_millisecond(ms).unwrap();
             prop_assert_eq!(full(at), at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string());
             prop_assert_eq!(short(at), at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+            let mut pushed = Vec::new();
+            push_short(&mut pushed, at);
+            prop_assert_eq!(String::from_utf8(pushed).unwrap(), short(at));
         }
     }
 

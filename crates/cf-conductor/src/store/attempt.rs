@@ -68,7 +68,7 @@ pub struct Attempt {
     pub left_behind: u32,
     /// How many bytes of its output could not be written, for example because the disk was full.
     pub output_lost: u64,
-    /// The exit record or the kill receipt.
+    /// The exit record or the kill receipt, where it was read.
     pub record: Option<Value>,
     /// When it was stored, just before its agent could start.
     pub started_at: Timestamp,
@@ -76,10 +76,23 @@ pub struct Attempt {
     pub ended_at: Option<Timestamp>,
 }
 
-const ATTEMPT: &str = "SELECT id, task, batch, generation, engine, format, stage, supervisor, supervisor_pid, \
-                       start_ticks, boot_id, pid_ns, open, ending, agent_ending, success, reason, report, \
-                       last_said, session, tokens, cached_tokens, output_tokens, cost_micro_usd, left_behind, \
-                       record, started_at_ms, ended_at_ms, resumes, output_lost FROM attempt";
+/// Selects the columns of an attempt; what is given stands in the place of its record.
+macro_rules! attempt {
+    ($record:literal) => {
+        concat!(
+            "SELECT id, task, batch, generation, engine, format, stage, supervisor, supervisor_pid, start_ticks, \
+             boot_id, pid_ns, open, ending, agent_ending, success, reason, report, last_said, session, tokens, \
+             cached_tokens, output_tokens, cost_micro_usd, left_behind, ",
+            $record,
+            ", started_at_ms, ended_at_ms, resumes, output_lost FROM attempt"
+        )
+    };
+}
+
+const ATTEMPT: &str = attempt!("record");
+
+/// To read the records of ten thousand attempts would cost a quarter of a report about them, which has no use for one.
+const WITHOUT_RECORD: &str = attempt!("NULL");
 
 impl Attempt {
     /// Reads a row of [`ATTEMPT`], by the places of its columns.
@@ -92,9 +105,10 @@ impl Attempt {
             engine: row.get(4)?,
             // A word that this version does not know is as good as none.
             format: row
-                .get::<_, Option<String>>(5)?
-                .and_then(|word| SuccessRule::from_word(&word)),
-            stage: if row.get::<_, String>(6)? == "verify" {
+                .get_ref(5)?
+                .as_str_or_null()?
+                .and_then(SuccessRule::from_word),
+            stage: if row.get_ref(6)?.as_str()? == "verify" {
                 Stage::Verify
             } else {
                 Stage::Agent
@@ -308,13 +322,14 @@ impl Reader<'_> {
         )
     }
 
-    /// The attempts that a batch started, oldest first.
+    /// The attempts that a batch started, oldest first, without their records.
     ///
     /// # Errors
     ///
     /// SQLite refuses.
     pub fn attempts_of_batch(&self, batch: BatchId) -> Result<Vec<Attempt>> {
-        self.attempt_list("WHERE batch = ?1 ORDER BY pk", &batch.to_string())
+        let sql = format!("{WITHOUT_RECORD} WHERE batch = ?1 ORDER BY pk");
+        self.attempts_by(&sql, &batch.to_string())
     }
 
     /// The attempts of a batch that may still be alive.
@@ -352,8 +367,11 @@ impl Reader<'_> {
     }
 
     fn attempt_list(&self, which: &str, parameter: &str) -> Result<Vec<Attempt>> {
-        let sql = format!("{ATTEMPT} {which}");
-        let mut statement = self.conn.prepare_cached(&sql).doing("read attempts")?;
+        self.attempts_by(&format!("{ATTEMPT} {which}"), parameter)
+    }
+
+    fn attempts_by(&self, sql: &str, parameter: &str) -> Result<Vec<Attempt>> {
+        let mut statement = self.conn.prepare_cached(sql).doing("read attempts")?;
         let rows = statement
             .query_map([parameter], Attempt::from_row)
             .doing("read attempts")?;

@@ -23,7 +23,7 @@ pub struct BatchHistory {
     pub tasks: Vec<BatchTaskView>,
     /// What they depend on now, as `(task, depends on)`; the second may be outside the batch.
     pub edges: Vec<(TaskId, TaskId)>,
-    /// The attempts that it started or took over, oldest first.
+    /// The attempts that it started or took over, oldest first, without their records.
     pub attempts: Vec<Attempt>,
     /// Their worktrees, where they had one; oldest first.
     pub worktrees: Vec<Worktree>,
@@ -66,7 +66,7 @@ impl Reader<'_> {
             .doing(DOING)?;
         let rows = statement
             .query_map([id.to_string()], |row| {
-                Ok((parsed(row, "task")?, parsed(row, "depends_on")?))
+                Ok((parsed(row, 0)?, parsed(row, 1)?))
             })
             .doing(DOING)?;
         rows.collect::<rusqlite::Result<_>>().doing(DOING)

@@ -9,16 +9,29 @@ use cf_core::TaskId;
 #[derive(Debug, Default)]
 pub struct IdHasher(u64);
 
+impl IdHasher {
+    const fn add(&mut self, word: [u8; size_of::<u64>()]) {
+        // The product with an odd number (here 2^64 divided by the golden ratio) keeps all that the word tells.
+        self.0 =
+            (self.0.rotate_left(32) ^ u64::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
 impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(size_of::<u64>()) {
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.add(*word);
+        }
+        if !rest.is_empty() {
             let mut word = [0; size_of::<u64>()];
-            word[..part.len()].copy_from_slice(part);
-            // The product with an odd number (here 2^64 divided by the golden ratio) keeps all that the word tells.
-            self.0 = (self.0.rotate_left(32) ^ u64::from_ne_bytes(word))
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            word[..rest.len()].copy_from_slice(rest);
+            self.add(word);
         }
     }
+
+    /// The length of an id, which says nothing.
+    fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
         self.0

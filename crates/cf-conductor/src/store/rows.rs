@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use cf_core::{Link, TaskId, Timestamp};
+use cf_core::{BatchId, Link, TaskId, Timestamp};
 use rusqlite::types::Type;
 use rusqlite::{Row, Statement};
 
@@ -66,6 +66,18 @@ impl<'row> EventRow<'row> {
     pub fn task_id(&self) -> Result<Option<TaskId>> {
         self.task
             .map(|id| word(3, id))
+            .transpose()
+            .doing("read an event")
+    }
+
+    /// The id of its batch.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn batch_id(&self) -> Result<Option<BatchId>> {
+        self.batch
+            .map(|id| word(4, id))
             .transpose()
             .doing("read an event")
     }

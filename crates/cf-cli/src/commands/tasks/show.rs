@@ -15,11 +15,11 @@ use cf_core::{Link, TaskId};
 
 use super::super::batch::resolve;
 use super::super::{Ended, Labels, find_task, github};
-use crate::args::tasks::{GraphArgs, ListArgs, ShowArgs};
+use crate::args::tasks::{GraphArgs, GraphFormat, ListArgs, ShowArgs};
 use crate::config::Layer;
 use crate::console::{self, Console};
 use crate::error::CliError;
-use crate::render::graph::{self, Node};
+use crate::render::graph::{self, Diagram, Language, Node};
 use crate::render::json::rows::push_task;
 use crate::render::json::{
     AttemptJson, BlockerJson, CommentJson, EventJson, FullTaskJson, TaskJson,
@@ -95,18 +95,25 @@ fn write_line(out: &mut impl Write, line: &TaskLine<'_>) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
+/// How much of a long list is gathered before it is written, in bytes.
+const WRITTEN_AT_ONCE: usize = 64 * 1024;
+
 fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
     let mut lead = "[";
-    let mut line = Vec::new();
+    let mut lines = Vec::with_capacity(2 * WRITTEN_AT_ONCE);
     let written = store.read(|reader| {
         Ok(reader.task_rows(&filter(args), |row| {
-            line.clear();
-            line.extend_from_slice(lead.as_bytes());
+            lines.extend_from_slice(lead.as_bytes());
             lead = ",\n";
-            push_task(&mut line, row);
-            Ok::<_, CliError>(out.write_all(&line)?)
+            push_task(&mut lines, row);
+            if lines.len() >= WRITTEN_AT_ONCE {
+                out.write_all(&lines)?;
+                lines.clear();
+            }
+            Ok::<_, CliError>(())
         }))
     })?;
+    out.write_all(&lines)?;
     written?;
     writeln!(out, "{}", if lead == "[" { "[]" } else { "]" })?;
     Ok(())
@@ -211,15 +218,53 @@ fn links_known(
 /// `cf tasks graph`.
 pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
-    let nodes = store.read(read_nodes)?;
     if console.json {
-        console::print_json(&nodes)?;
+        console::print_json(&store.read(read_nodes)?)?;
         return Ok(0);
     }
     let mut out = console::out();
-    graph::write(console, &mut out, &nodes, args.format)?;
+    match args.format {
+        GraphFormat::Text => graph::write_text(console, &mut out, &store.read(read_nodes)?)?,
+        GraphFormat::Mermaid => write_diagram(&store, Language::Mermaid, &mut out)?,
+        GraphFormat::Dot => write_diagram(&store, Language::Dot, &mut out)?,
+    }
     out.flush()?;
     Ok(0)
+}
+
+/// Every task is written as it is read; no more is kept of it than where it stands.
+fn write_diagram(store: &Store, language: Language, out: &mut impl Write) -> Result<(), CliError> {
+    let mut lines = Vec::with_capacity(2 * WRITTEN_AT_ONCE);
+    let mut diagram = Diagram::begin(&mut lines, language);
+    let mut edges = Vec::new();
+    let mut written: Result<(), CliError> = Ok(());
+    store.read(|reader| {
+        let mut places: ById<u32> = ById::default();
+        let mut draw = |line: &TaskLine<'_>| -> Result<(), CliError> {
+            let place = diagram.task(&mut lines, line.label(), line.status, line.title);
+            places.insert(line.task_id()?, place);
+            if lines.len() >= WRITTEN_AT_ONCE {
+                out.write_all(&lines)?;
+                lines.clear();
+            }
+            Ok(())
+        };
+        reader.task_lines(&TaskFilter::default(), |line| {
+            written = draw(&line);
+            match &written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        })?;
+        reader.each_edge(|task, on| {
+            if let (Some(task), Some(on)) = (places.get(&task), places.get(&on)) {
+                edges.push((*on, *task));
+            }
+        })
+    })?;
+    written?;
+    diagram.end(&mut lines, &mut edges);
+    Ok(out.write_all(&lines)?)
 }
 
 /// Every task with what it depends on.

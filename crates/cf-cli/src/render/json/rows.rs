@@ -10,7 +10,7 @@ use cf_conductor::store::rows::{EventRow, TaskRow};
 use serde::de::IgnoredAny;
 
 use super::{LinkJson, escape};
-use crate::render::time;
+use crate::render::{number, time};
 
 /// Writes an event.
 ///
@@ -19,7 +19,7 @@ use crate::render::time;
 /// What is stored as its details is no JSON.
 pub(crate) fn push_event(out: &mut Vec<u8>, row: &EventRow<'_>) -> Result<(), StoreError> {
     out.extend_from_slice(b"{\"seq\":");
-    push_value(out, &row.seq);
+    number::push(out, row.seq);
     out.extend_from_slice(b",\"at\":\"");
     time::push_full(out, row.at);
     out.extend_from_slice(b"\",\"type\":");
@@ -55,18 +55,27 @@ pub(crate) fn push_task(out: &mut Vec<u8>, row: &TaskRow<'_>) {
     push_opt(out, ",\"engine\":", row.engine);
     push_opt(out, ",\"model\":", row.model);
     out.extend_from_slice(b",\"timeout_ms\":");
-    push_value(out, &row.timeout_ms);
+    match row.timeout_ms {
+        Some(ms) => number::push(out, ms),
+        None => out.extend_from_slice(b"null"),
+    }
     out.extend_from_slice(b",\"env\":");
     push_json(out, &row.env);
     out.extend_from_slice(b",\"priority\":");
-    push_value(out, &row.priority);
+    match u64::try_from(row.priority) {
+        Ok(priority) => number::push(out, priority),
+        Err(_) => push_value(out, &row.priority),
+    }
     push_opt(out, ",\"status\":", Some(row.status));
     out.extend_from_slice(b",\"version\":");
-    push_value(out, &row.version);
+    number::push(out, row.version);
     out.extend_from_slice(b",\"depends_on\":[");
     for (at, on) in row.depends_on.iter().enumerate() {
-        // A vector takes whatever is written to it.
-        let _ = write!(out, "{}\"{on}\"", if at == 0 { "" } else { "," });
+        out.extend_from_slice(if at == 0 { b"\"" } else { b",\"" });
+        let mut text = [0; ID];
+        on.0.hyphenated().encode_lower(&mut text);
+        out.extend_from_slice(&text);
+        out.push(b'"');
     }
     out.extend_from_slice(b"],\"links\":");
     if row.links.is_empty() {
@@ -76,13 +85,16 @@ pub(crate) fn push_task(out: &mut Vec<u8>, row: &TaskRow<'_>) {
         push_value(out, &links);
     }
     out.extend_from_slice(b",\"open_blockers\":");
-    push_value(out, &row.open_blockers);
+    number::push(out, row.open_blockers);
     out.extend_from_slice(b",\"created_at\":\"");
     time::push_full(out, row.created_at);
     out.extend_from_slice(b"\",\"updated_at\":\"");
     time::push_full(out, row.updated_at);
     out.extend_from_slice(b"\"}");
 }
+
+/// The length of an id as text.
+const ID: usize = 36;
 
 fn push_value(out: &mut Vec<u8>, value: &impl serde::Serialize) {
     escape::write(out, value).expect("a vector takes whatever is written to it");
@@ -101,8 +113,12 @@ fn push_opt(out: &mut Vec<u8>, name: &str, text: Option<&str>) {
 }
 
 /// Whether a byte stands for itself in a string of JSON, whatever comes next.
+#[expect(
+    clippy::needless_bitwise_bool,
+    reason = "with branches the compiler looks at one byte after the other"
+)]
 const fn is_plain(byte: u8) -> bool {
-    byte >= b' ' && byte != b'"' && byte != b'\\' && !escape::may_begin(byte)
+    (byte >= b' ') & (byte != b'"') & (byte != b'\\') & !escape::may_begin(byte)
 }
 
 /// Writes a string, escaped as [`escape`] does it.
@@ -141,8 +157,12 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
 /// How many bytes at the beginning stand for themselves. Looks at sixteen at once, without a branch for each.
 fn plain_prefix(bytes: &[u8]) -> usize {
     let (wide, _) = bytes.as_chunks::<16>();
-    let is_all_plain =
-        |chunk: &&[u8; 16]| chunk.iter().fold(true, |all, byte| all & is_plain(*byte));
+    let is_all_plain = |chunk: &&[u8; 16]| {
+        let odd = chunk
+            .iter()
+            .fold(0, |odd, byte| odd | u8::from(!is_plain(*byte)));
+        odd == 0
+    };
     let skipped = 16 * wide.iter().take_while(is_all_plain).count();
     let rest = bytes[skipped..].iter().take_while(|byte| is_plain(**byte));
     skipped + rest.count()
