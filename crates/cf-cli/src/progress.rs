@@ -21,7 +21,7 @@ use crate::console::{self, Console};
 use crate::render::json::EventJson;
 use crate::render::json::rows::push_event;
 use live::Live;
-use told::Teller;
+use told::{Teller, is_told};
 
 /// Shows a batch as it goes on.
 #[derive(Debug)]
@@ -90,6 +90,15 @@ impl Progress {
                 None => Ok(()),
             },
             View::Live(live) => live.event(event, label, told),
+        }
+    }
+
+    /// Decides by the type and the details of a stored event whether [`Self::row`] has to do with it.
+    pub(crate) fn wants(&self) -> fn(&str, &str) -> bool {
+        match &self.view {
+            View::Json => |_, _| true,
+            View::Lines => is_told,
+            View::Quiet | View::Live(_) => |_, _| false,
         }
     }
 

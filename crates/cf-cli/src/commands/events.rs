@@ -23,6 +23,9 @@ use crate::workspace;
 /// microseconds.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
+/// Wants events of every type and with any details.
+const ALL: fn(&str, &str) -> bool = |_, _| true;
+
 /// How many events are read at once, so that a long log is never held in memory.
 const CHUNK: usize = 1_000;
 
@@ -63,7 +66,7 @@ pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
     let mut lines = Vec::new();
     loop {
         lines.clear();
-        let count = tail.read(&store, |reader, row| {
+        let count = tail.read(&store, ALL, |reader, row| {
             if console.json {
                 push_event(&mut lines, row)?;
             } else {
@@ -91,7 +94,7 @@ fn list_json(store: &Store, mut tail: Tail, out: &mut impl Write) -> Ended {
     let mut lines = Vec::new();
     loop {
         lines.clear();
-        let count = tail.read(store, |_, row| {
+        let count = tail.read(store, ALL, |_, row| {
             lines.extend_from_slice(lead.as_bytes());
             lead = ",\n";
             push_event(&mut lines, row)
@@ -131,7 +134,8 @@ impl Tail {
         Ok(events)
     }
 
-    /// The same as rows, each handed to `each` with what else can be read of that moment. Returns how many there were.
+    /// The same as rows, each handed to `each` with what else can be read of that moment. Returns how many there were,
+    /// also of those whose type and details are not wanted.
     ///
     /// What is made of them is written afterwards: a reader that waits for a slow terminal would keep the write-ahead
     /// log from being used again.
@@ -142,18 +146,13 @@ impl Tail {
     pub(super) fn read(
         &mut self,
         store: &Store,
+        is_wanted: fn(&str, &str) -> bool,
         mut each: impl FnMut(&Reader<'_>, &EventRow<'_>) -> Result<(), StoreError>,
     ) -> Result<usize, CliError> {
-        let mut after = self.filter.after;
-        let mut count = 0;
-        store.read(|reader| {
-            reader.event_rows(&self.filter, |row| {
-                after = row.seq;
-                count += 1;
-                each(reader, row)
-            })
+        let (count, last) = store.read(|reader| {
+            reader.wanted_event_rows(&self.filter, is_wanted, |row| each(reader, row))
         })?;
-        self.filter.after = after;
+        self.filter.after = last.unwrap_or(self.filter.after);
         Ok(count)
     }
 }

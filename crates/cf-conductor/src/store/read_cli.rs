@@ -146,13 +146,13 @@ impl Reader<'_> {
         let mut links: ById<Vec<Link>> = ById::default();
         while let Some(row) = rows.next().doing("read links")? {
             let link = Link {
-                kind: parsed::<LinkKind>(row, "kind").doing("read links")?,
-                host: row.get("host").doing("read links")?,
-                repo: parsed(row, "repo").doing("read links")?,
-                number: row.get("number").doing("read links")?,
+                kind: parsed::<LinkKind>(row, 1).doing("read links")?,
+                host: row.get(2).doing("read links")?,
+                repo: parsed(row, 3).doing("read links")?,
+                number: row.get(4).doing("read links")?,
             };
             links
-                .entry(parsed(row, "task").doing("read links")?)
+                .entry(parsed(row, 0).doing("read links")?)
                 .or_default()
                 .push(link);
         }

@@ -46,15 +46,25 @@ pub(super) const EVENT: &str =
 impl<'row> EventRow<'row> {
     /// Reads a row of [`EVENT`], by the places of its columns.
     pub(super) fn from_row(row: &'row Row<'_>) -> rusqlite::Result<Self> {
+        Self::with(row, row.get(0)?, text(row, 2)?, text(row, 7)?)
+    }
+
+    /// Reads the other columns.
+    fn with(
+        row: &'row Row<'_>,
+        seq: u64,
+        kind: &'row str,
+        data: &'row str,
+    ) -> rusqlite::Result<Self> {
         Ok(Self {
-            seq: row.get(0)?,
+            seq,
             at: time(row, 1)?,
-            kind: text(row, 2)?,
+            kind,
             task: text_opt(row, 3)?,
             batch: text_opt(row, 4)?,
             attempt: text_opt(row, 5)?,
             actor: text(row, 6)?,
-            data: text(row, 7)?,
+            data,
         })
     }
 
@@ -218,16 +228,39 @@ impl Reader<'_> {
     pub fn event_rows<E: From<super::StoreError>>(
         &self,
         filter: &EventFilter,
-        mut each: impl FnMut(&EventRow<'_>) -> std::result::Result<(), E>,
+        each: impl FnMut(&EventRow<'_>) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
+        self.wanted_event_rows(filter, |_, _| true, each).map(drop)
+    }
+
+    /// The same, but of an event whose type and details are not wanted nothing else is read. Returns how many events
+    /// there were, wanted or not, and the number of the last one.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses, or `each` does.
+    pub fn wanted_event_rows<E: From<super::StoreError>>(
+        &self,
+        filter: &EventFilter,
+        is_wanted: fn(&str, &str) -> bool,
+        mut each: impl FnMut(&EventRow<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(usize, Option<u64>), E> {
         const DOING: &str = "read the event log";
         let sql = format!("{EVENT}{}", filter.clause());
         let mut statement = self.conn.prepare_cached(&sql).doing(DOING)?;
         let mut rows = statement.query(filter.values()).doing(DOING)?;
+        let (mut count, mut last) = (0, None);
         while let Some(row) = rows.next().doing(DOING)? {
-            each(&EventRow::from_row(row).doing("read an event")?)?;
+            let seq = row.get(0).doing(DOING)?;
+            let kind = text(row, 2).doing("read an event")?;
+            let data = text(row, 7).doing("read an event")?;
+            count += 1;
+            last = Some(seq);
+            if is_wanted(kind, data) {
+                each(&EventRow::with(row, seq, kind, data).doing("read an event")?)?;
+            }
         }
-        Ok(())
+        Ok((count, last))
     }
 
     /// The tasks that the filter lets through, in the order in which they were added, each handed to `each` as it is

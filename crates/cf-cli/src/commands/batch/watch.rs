@@ -96,7 +96,7 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
         if progress.is_live() {
             show_live(&store, &mut tail, &mut labels, &mut progress)?;
         } else {
-            while 0 < tail.read(&store, |reader, row| {
+            while 0 < tail.read(&store, progress.wants(), |reader, row| {
                 progress.row(row, &mut lines, |task| labels.known(reader, task))
             })? {
                 let mut out = console::out();
