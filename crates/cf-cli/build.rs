@@ -22,6 +22,8 @@ fn main() {
         && is("HOST", &std::env::var("TARGET").unwrap_or_default())
         && let Some(unwinder) = unwinder()
     {
+        // It lies in a folder of the compiler's version, and is looked for anew once that is gone.
+        println!("cargo:rerun-if-changed={}", unwinder.display());
         println!(
             "cargo:rustc-link-arg-bins=-Wl,--whole-archive,{},--no-whole-archive",
             unwinder.display()
@@ -29,7 +31,8 @@ fn main() {
     }
 }
 
-/// The archive with what is otherwise in `libgcc_s.so`, where there is one.
+/// The archive with what is otherwise in `libgcc_s.so`, where there is one. Any linker of this architecture can take it,
+/// also one that is not called `cc`.
 fn unwinder() -> Option<PathBuf> {
     let told = Command::new("cc")
         .arg("-print-file-name=libgcc_eh.a")

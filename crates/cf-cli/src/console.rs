@@ -8,6 +8,7 @@ pub(crate) mod screen;
 
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StderrLock, StdoutLock, Write};
+use std::os::fd::AsFd;
 
 use anstream::{AutoStream, ColorChoice};
 use clap::builder::styling::{AnsiColor, Style};
@@ -96,7 +97,7 @@ impl Console {
         Self {
             json: global.json,
             quiet: global.quiet,
-            width: stdout.is_terminal().then(terminal_width),
+            width: stdout.is_terminal().then(|| terminal_width(&stdout)),
             styled_out: chosen(AutoStream::choice(&stdout) != ColorChoice::Never),
             styled_err: chosen(AutoStream::choice(&io::stderr()) != ColorChoice::Never),
         }
@@ -209,8 +210,9 @@ pub(crate) fn err() -> StderrLock<'static> {
     io::stderr().lock()
 }
 
-fn terminal_width() -> usize {
-    rustix::termios::tcgetwinsize(io::stdout())
+/// How many columns the terminal has that a stream goes to.
+fn terminal_width(stream: impl AsFd) -> usize {
+    rustix::termios::tcgetwinsize(stream)
         .ok()
         .map(|size| usize::from(size.ws_col))
         .filter(|columns| *columns > 0)

@@ -134,7 +134,10 @@ impl Stage {
         let release = target.join("release");
         let bench = target.join("bench");
         let place = match place {
-            Some(place) => place.canonicalize()?.join(PLACE),
+            Some(place) => place
+                .canonicalize()
+                .map_err(|error| Problem::new(format!("--in {}: {error}", place.display())))?
+                .join(PLACE),
             None => bench.clone(),
         };
         let scratch = place.join(format!("run-{}", std::process::id()));

@@ -143,7 +143,9 @@ fn legend(rows: &[&RowFigures]) -> String {
     let mut days: Vec<&str> = rows.iter().map(|row| row.date.as_str()).collect();
     days.sort_unstable();
     days.dedup();
+    // The disk, which stands behind it, is another one from row to row.
     let machine = rows.first().map_or("", |row| row.machine.as_str());
+    let machine = machine.split("; ").next().unwrap_or_default();
     format!(
         "<text class=\"title\" x=\"16\" y=\"28\">cf beside its floors and its peers</text>\n\
          <text class=\"quiet\" x=\"16\" y=\"48\">How many times the floor: shorter is better, unless the row says otherwise. \

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use unicode_width::UnicodeWidthChar as _;
 
-use super::USUAL_WIDTH;
 use super::screen::USUAL_HEIGHT;
 
 /// The least time between two changes: nobody sees more than eight a second.
@@ -116,19 +115,15 @@ struct Room {
 impl Room {
     /// Asks standard error. It may have another size each time.
     fn here() -> Self {
-        let size = rustix::termios::tcgetwinsize(io::stderr()).ok();
-        let or_usual = |said: Option<u16>, usual| match said {
-            None | Some(0) => usual,
-            Some(said) => usize::from(said),
-        };
-        let moves = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        let rows = rustix::termios::tcgetwinsize(io::stderr())
+            .ok()
+            .map(|size| usize::from(size.ws_row))
+            .filter(|rows| *rows > 0)
+            .unwrap_or(USUAL_HEIGHT);
+        let moves = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
         Self {
-            columns: or_usual(size.map(|size| size.ws_col), USUAL_WIDTH),
-            lines: if moves {
-                or_usual(size.map(|size| size.ws_row), USUAL_HEIGHT) - 1
-            } else {
-                0
-            },
+            columns: super::terminal_width(io::stderr()).max(1),
+            lines: if moves { rows - 1 } else { 0 },
         }
     }
 }
@@ -226,7 +221,7 @@ fn cut(line: &str, columns: usize) -> String {
 }
 
 /// How many rows a line has that wraps at this width. What is wide does not stand half in one row, half in the next.
-fn rows(line: &str, columns: usize) -> usize {
+pub(super) fn rows(line: &str, columns: usize) -> usize {
     let mut rows = 1;
     let mut used = 0;
     for piece in pieces(line) {

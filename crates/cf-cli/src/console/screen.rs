@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use crate::render::text;
+use super::lines;
 
 /// The height of a terminal that does not say how high it is.
 pub(super) const USUAL_HEIGHT: usize = 24;
@@ -52,13 +52,7 @@ impl Screen {
 
 /// How many rows a text has on a terminal of this width: its lines, and those onto which long ones wrap.
 pub(crate) fn rows(picture: &str, width: usize) -> usize {
-    let of = |line: &str| {
-        text::clean(line)
-            .chars()
-            .count()
-            .div_ceil(width.max(1))
-            .max(1)
-    };
+    let of = |line| lines::rows(line, width.max(1));
     picture.lines().map(of).sum()
 }
 

@@ -4,12 +4,19 @@
 //! escapes stays where it is.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use cf_conductor::store::event::Event;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// What is told of an event beyond its type and what it is about. A detail of another kind is as good as none.
+///
+/// One more has three places: here, among the [`texts!`] if it is one, and in [`Details::of`]; and a line in the test
+/// that compares the two readings.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Details<'e> {
@@ -37,10 +44,11 @@ pub(super) struct Details<'e> {
     source: Option<Text<'e>>,
     #[serde(borrow)]
     last_said: Option<Text<'e>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "map")]
     evidence: Option<Evidence<'e>>,
     pub(super) generation: Option<u64>,
     pub(super) cost_micro_usd: Option<u64>,
+    #[serde(deserialize_with = "map")]
     tokens: Option<Tokens>,
     joined: Option<bool>,
 }
@@ -61,6 +69,27 @@ struct Evidence<'e> {
 struct Tokens {
     input: Option<u64>,
     output: Option<u64>,
+}
+
+/// Reads a map or null; a list is no map, though serde would take its items for the fields in their order.
+fn map<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    struct Maps<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Maps<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+    from.deserialize_any(Maps(PhantomData))
 }
 
 macro_rules! texts {
@@ -96,7 +125,8 @@ impl<'e> Details<'e> {
     /// Reads them as they are stored; none where a detail is of another kind than this program stores, or stands there
     /// twice.
     pub(super) fn read(json: &'e str) -> Option<Self> {
-        serde_json::from_str(json).ok()
+        let is_map = json.trim_start().starts_with('{');
+        is_map.then(|| serde_json::from_str(json).ok()).flatten()
     }
 
     /// Those of an event that was read as a whole.

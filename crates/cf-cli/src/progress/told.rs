@@ -347,6 +347,9 @@ mod tests {
             r#"{"last_said":"a \"word\"","tokens":{"input":5,"output":7,"cached":1},"cost_micro_usd":420000}"#,
             r#"{"last_said":null,"tokens":{"input":5},"cost_micro_usd":-1,"resumes":"s","generation":2.0}"#,
             r#"{"reason":"first","reason":"last","joined":"true","due":"1970-01-01T00:00:02.5Z"}"#,
+            r#"{"action":"FAIL","reason":"pull request closed without merge","evidence":["https://h/o/r/pull/1"]}"#,
+            r#"{"last_said":"x","tokens":[5,7],"evidence":null}"#,
+            r#"{"last_said":"x","tokens":null}"#,
             r#"{"phase":"finished","phase_before":"held","branch":"b\u0031","ref":"r\u001b[2Jx"}"#,
         ];
         for kind in EventType::ALL {

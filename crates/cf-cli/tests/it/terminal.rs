@@ -60,6 +60,7 @@ fn a_batch_leaves_what_happened_and_nothing_of_what_changed_in_place() {
 #[test]
 fn a_terminal_that_cannot_move_its_cursor_is_told_the_events() {
     let shown = run_on("dumb");
+    assert_eq!(shown.exit_code(), Some(3), "{}", shown.written);
     assert_eq!(told(&shown), TOLD, "{}", shown.written);
     assert!(!shown.written.contains('\u{1b}'), "{}", shown.written);
     assert!(!shown.written.contains(" running"), "{}", shown.written);

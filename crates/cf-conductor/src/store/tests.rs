@@ -19,7 +19,7 @@ fn a_transaction_is_as_durable_as_is_asked_for_however_often_that_changes() {
 }
 
 /// The flags are set for this workspace as a whole (`.cargo/config.toml`), far from what they are about: a crate that
-/// builds SQLite in another way would lose them without a word.
+/// builds SQLite in another way would lose them without a word. SQLite does not tell whether it uses `fdatasync`.
 #[test]
 fn sqlite_is_built_as_the_workspace_asks_for() {
     let store = Store::in_memory().unwrap();
@@ -32,5 +32,6 @@ fn sqlite_is_built_as_the_workspace_asks_for() {
     let is_set = |option: &str| options.iter().any(|set| set == option);
     assert!(is_set("THREADSAFE=2"), "{options:?}");
     assert!(is_set("DEFAULT_MEMSTATUS=0"), "{options:?}");
+    assert!(is_set("OMIT_LOAD_EXTENSION"), "{options:?}");
     assert!(!is_set("ENABLE_FTS5"), "{options:?}");
 }

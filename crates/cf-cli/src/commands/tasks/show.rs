@@ -1,6 +1,6 @@
 //! `cf tasks list`, `show` and `graph`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::ControlFlow;
 
 use cf_conductor::github::{LinkView, links_of};
@@ -57,66 +57,56 @@ fn filter(args: &ListArgs) -> TaskFilter {
     }
 }
 
-/// The same lines as those of the table without styles, written as the rows are read: a list of ten thousand is read by
-/// other programs again and again.
+/// The same lines as those of the table without styles, made as the rows are read: a list of ten thousand is read by
+/// other programs again and again. They are written afterwards: a reader that waits for a pipe that nobody empties would
+/// keep the write-ahead log from being used again.
 fn list_lines(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
-    let mut written = writeln!(out, "{}", task::HEADINGS.join("\t"));
+    let mut lines = task::HEADINGS.join("\t").into_bytes();
+    lines.push(b'\n');
     store.read(|reader| {
         reader.task_lines(&filter(args), |line| {
-            written = write_line(out, &line);
-            match &written {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
-            }
+            push_line(&mut lines, &line);
+            ControlFlow::Continue(())
         })
     })?;
-    Ok(written?)
+    Ok(out.write_all(&lines)?)
 }
 
-fn write_line(out: &mut impl Write, line: &TaskLine<'_>) -> io::Result<()> {
+fn push_line(lines: &mut Vec<u8>, line: &TaskLine<'_>) {
     let mut column = |text: &str| {
-        out.write_all(text.as_bytes())?;
-        out.write_all(b"\t")
+        lines.extend_from_slice(text.as_bytes());
+        lines.push(b'\t');
     };
-    column(line.id.get(..8).unwrap_or(line.id))?;
-    column(line.key.unwrap_or_default())?;
-    column(line.status)?;
+    column(line.id.get(..8).unwrap_or(line.id));
+    column(line.key.unwrap_or_default());
+    column(line.status);
     if line.priority == 0 {
-        column("0")?;
+        column("0");
     } else {
-        column(&line.priority.to_string())?;
+        column(&line.priority.to_string());
     }
     if line.open_blockers == 0 {
-        column("")?;
+        column("");
     } else {
-        column(&line.open_blockers.to_string())?;
+        column(&line.open_blockers.to_string());
     }
-    out.write_all(text::line(line.title).as_bytes())?;
-    out.write_all(b"\n")
+    lines.extend_from_slice(text::line(line.title).as_bytes());
+    lines.push(b'\n');
 }
-
-/// How much of a long list is gathered before it is written, in bytes.
-const WRITTEN_AT_ONCE: usize = 64 * 1024;
 
 fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
     let mut lead = "[";
-    let mut lines = Vec::with_capacity(2 * WRITTEN_AT_ONCE);
-    let written = store.read(|reader| {
-        Ok(reader.task_rows(&filter(args), |row| {
+    let mut lines = Vec::new();
+    store.read(|reader| {
+        reader.task_rows(&filter(args), |row| {
             lines.extend_from_slice(lead.as_bytes());
             lead = ",\n";
             push_task(&mut lines, row);
-            if lines.len() >= WRITTEN_AT_ONCE {
-                out.write_all(&lines)?;
-                lines.clear();
-            }
-            Ok::<_, CliError>(())
-        }))
+            Ok::<_, StoreError>(())
+        })
     })?;
-    out.write_all(&lines)?;
-    written?;
-    writeln!(out, "{}", if lead == "[" { "[]" } else { "]" })?;
-    Ok(())
+    lines.extend_from_slice(if lead == "[" { b"[]\n" } else { b"]\n" });
+    Ok(out.write_all(&lines)?)
 }
 
 /// `cf tasks show`.
@@ -232,37 +222,34 @@ pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
     Ok(0)
 }
 
-/// Every task is written as it is read; no more is kept of it than where it stands.
+/// Every task is drawn as it is read; no more is kept of it than that and where it stands.
 fn write_diagram(store: &Store, language: Language, out: &mut impl Write) -> Result<(), CliError> {
-    let mut lines = Vec::with_capacity(2 * WRITTEN_AT_ONCE);
+    let mut lines = Vec::new();
     let mut diagram = Diagram::begin(&mut lines, language);
     let mut edges = Vec::new();
-    let mut written: Result<(), CliError> = Ok(());
     store.read(|reader| {
         let mut places: ById<u32> = ById::default();
-        let mut draw = |line: &TaskLine<'_>| -> Result<(), CliError> {
-            let place = diagram.task(&mut lines, line.label(), line.status, line.title);
-            places.insert(line.task_id()?, place);
-            if lines.len() >= WRITTEN_AT_ONCE {
-                out.write_all(&lines)?;
-                lines.clear();
-            }
-            Ok(())
-        };
+        let mut broken = Ok(());
         reader.task_lines(&TaskFilter::default(), |line| {
-            written = draw(&line);
-            match &written {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
+            let place = diagram.task(&mut lines, line.label(), line.status, line.title);
+            match line.task_id() {
+                Ok(id) => {
+                    places.insert(id, place);
+                    ControlFlow::Continue(())
+                }
+                Err(error) => {
+                    broken = Err(error);
+                    ControlFlow::Break(())
+                }
             }
         })?;
+        broken?;
         reader.each_edge(|task, on| {
             if let (Some(task), Some(on)) = (places.get(&task), places.get(&on)) {
                 edges.push((*on, *task));
             }
         })
     })?;
-    written?;
     diagram.end(&mut lines, &mut edges);
     Ok(out.write_all(&lines)?)
 }
