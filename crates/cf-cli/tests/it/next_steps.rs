@@ -20,6 +20,33 @@ fn a_batch_with_a_failed_task_ends_with_the_next_steps() {
 }
 
 #[test]
+fn a_batch_that_waits_for_answers_says_them_before_the_resume() {
+    let ws = workspace();
+    ws.add("a", "cf blocker ask 'Which colour?'");
+    let said = ws.run(["a"]).code(4).stdout();
+    let (_, next) = said.split_once("Next:\n").expect("there are next steps");
+    let steps: Vec<&str> = next.lines().map(str::trim).collect();
+    let [answer, resume] = steps.as_slice() else {
+        panic!("{said}");
+    };
+    let blocker = ws.blockers("a")[0]["id"].to_string();
+    let answers = format!("cf blocker answer {} TEXT  ", &blocker[1..9]);
+    assert!(answer.starts_with(&answers), "{said}");
+    assert!(answer.ends_with("answers a"), "{said}");
+    assert!(resume.starts_with("cf resume "), "{said}");
+    assert!(resume.ends_with("then takes up what is not done"), "{said}");
+
+    // Without an answer nothing else is said the second time; with one there is nothing to say.
+    ws.cf(["resume"]).code(4).says(answer);
+    ws.cf(["blocker", "answer", "teal"]).ok();
+    ws.cf(["follow"])
+        .code(4)
+        .never_says("cf blocker answer")
+        .says("  takes up what is not done")
+        .never_says("then takes up");
+}
+
+#[test]
 fn a_batch_in_worktrees_ends_with_how_its_work_is_merged() {
     let ws = crate::worktree::repository();
     ws.add("a", "echo a > a");

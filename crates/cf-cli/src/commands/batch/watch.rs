@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use cf_conductor::store::Store;
 use cf_conductor::store::batch::BatchTaskView;
+use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::EventFilter;
 use cf_conductor::wake::Listener;
 use cf_conductor::workspace::Workspace;
@@ -35,6 +36,9 @@ const BY_HAND: &str = "in progress by hand";
 
 /// How many failed tasks are named with the command that shows their logs.
 const MOST_LOGS: usize = 3;
+
+/// How many questions are named once more where the next steps are.
+const MOST_ANSWERS: usize = 3;
 
 /// Notices when the batch that is looked at has lost its conductor: nothing will happen to it any more.
 #[derive(Debug, Default)]
@@ -160,8 +164,9 @@ fn end_of(shown: &Shown, store: &Store, console: &Console) -> Ended {
         let mut out = console::out();
         writeln!(out)?;
         shown.write(console, &mut out)?;
-        write_questions(store, shown, console, &mut out)?;
-        write_next(shown, &mut out)?;
+        let questions = open_questions(store, shown)?;
+        write_questions(&questions, console, &mut out)?;
+        write_next(shown, &questions, &mut out)?;
         out.flush()?;
     } else if code != 0 {
         // Even whoever wants to read nothing is told that the end is a bad one.
@@ -170,18 +175,22 @@ fn end_of(shown: &Shown, store: &Store, console: &Console) -> Ended {
     Ok(code)
 }
 
-/// The open questions of the tasks that were left held, each with the command that answers it.
-fn write_questions(
-    store: &Store,
-    shown: &Shown,
-    console: &Console,
-    out: &mut impl std::io::Write,
-) -> Result<(), CliError> {
+/// The open questions of the tasks that were left held.
+fn open_questions(store: &Store, shown: &Shown) -> Result<Vec<Blocker>, CliError> {
     let mut questions = Vec::new();
     for task in shown.blocked() {
         questions
             .extend(store.read(|reader| reader.blockers(Some(task), Some(BlockerStatus::Open)))?);
     }
+    Ok(questions)
+}
+
+/// The open questions, each with the command that answers it.
+fn write_questions(
+    questions: &[Blocker],
+    console: &Console,
+    out: &mut impl std::io::Write,
+) -> std::io::Result<()> {
     if questions.is_empty() {
         return Ok(());
     }
@@ -197,8 +206,12 @@ fn write_questions(
     Ok(())
 }
 
-/// What to do next: merge what was done on branches, read what the failed ones wrote, and go on.
-fn write_next(shown: &Shown, out: &mut impl std::io::Write) -> std::io::Result<()> {
+/// What to do next: merge what was done on branches, read what the failed ones wrote, answer, and go on.
+fn write_next(
+    shown: &Shown,
+    questions: &[Blocker],
+    out: &mut impl std::io::Write,
+) -> std::io::Result<()> {
     let batch = &shown.listed.batch;
     let is_unmerged = |view: &BatchTaskView| {
         view.row.outcome == Some(Outcome::Completed) && view.status == TaskStatus::Done
@@ -238,8 +251,22 @@ fn write_next(shown: &Shown, out: &mut impl std::io::Write) -> std::io::Result<(
             text::line(label.as_str())
         )?;
     }
+    // All of them stand above with the command for each. A resume without the answers would hold their tasks again.
+    for question in questions.iter().take(MOST_ANSWERS) {
+        let id = question.id.short();
+        let label = shown
+            .rows()
+            .find(|(_, row)| Some(row.task) == question.task);
+        let label = label.map_or_else(String::new, |(label, _)| label.to_string());
+        writeln!(
+            out,
+            "  cf blocker answer {id} TEXT  answers {}",
+            text::line(&label)
+        )?;
+    }
     let resume = format!("cf resume {}", batch.id.short());
-    writeln!(out, "  {resume:<24}  takes up what is not done")
+    let when = if questions.is_empty() { "" } else { "then " };
+    writeln!(out, "  {resume:<24}  {when}takes up what is not done")
 }
 
 /// `cf work batch status --watch`: anew whenever something happens, until the batch ends.
