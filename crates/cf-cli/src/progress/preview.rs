@@ -58,6 +58,12 @@ pub(crate) fn write(
             text::line(why)
         )?;
     }
+    let done = |task: &&PlannedTask| task.standing == PlannedStanding::AlreadyDone;
+    match plan.order.iter().filter(done).count() {
+        0 => {}
+        1 => writeln!(out, "1 task is done already; --force runs it again")?,
+        n => writeln!(out, "{n} tasks are done already; --force runs them again")?,
+    }
     writeln!(out)?;
     write_settings(out, settings)?;
     if let Some(base) = &plan.base {
@@ -169,7 +175,7 @@ fn tasks(count: usize) -> String {
 const fn standing(standing: PlannedStanding) -> &'static str {
     match standing {
         PlannedStanding::Runs => "runs",
-        PlannedStanding::AlreadyDone => "already done",
+        PlannedStanding::AlreadyDone | PlannedStanding::AlreadyMerged => "already done",
         PlannedStanding::Held => "held",
         PlannedStanding::ClaimedElsewhere => "claimed elsewhere",
         PlannedStanding::InProgressByHand => "in progress by hand",
@@ -184,6 +190,7 @@ fn note(task: &PlannedTask) -> String {
     match task.standing {
         PlannedStanding::Runs => after,
         PlannedStanding::AlreadyDone => "already done, skipped".to_owned(),
+        PlannedStanding::AlreadyMerged => "already merged, skipped".to_owned(),
         PlannedStanding::Held => "waits for an answer".to_owned(),
         PlannedStanding::ClaimedElsewhere => "claimed elsewhere, waited for".to_owned(),
         PlannedStanding::InProgressByHand => "in progress by hand".to_owned(),

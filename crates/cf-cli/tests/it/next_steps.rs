@@ -89,6 +89,34 @@ fn explain_says_how_a_done_task_runs_again() {
 }
 
 #[test]
+fn what_is_skipped_as_done_is_told_with_what_runs_it_again() {
+    let ws = workspace();
+    for key in ["a", "b", "c"] {
+        ws.add(key, "true");
+    }
+    ws.run(["a", "b", "c"]).ok().never_says("--force");
+    ws.set("c", "MERGED");
+    ws.cf(["work", "start", "a"])
+        .ok()
+        .says("already done, skipped")
+        .says("\n1 task is done already; --force runs it again\n");
+    ws.run(["a", "b", "c", "--dry-run"])
+        .ok()
+        .says("already merged, skipped")
+        .says("\n2 tasks are done already; --force runs them again\n");
+    ws.run(["a", "b", "c", "--force"])
+        .ok()
+        .never_says("done already");
+    // What is merged is not run again by anything.
+    ws.cf(["work", "start", "c"])
+        .ok()
+        .says("already merged, skipped")
+        .never_says("--force");
+    let json = ws.cf(["run", "c", "--dry-run", "--json"]).ok().json();
+    assert_eq!(json["order"][0]["standing"], "already done");
+}
+
+#[test]
 fn explain_says_that_a_task_runs_or_that_its_conductor_is_gone() {
     let ws = workspace();
     ws.add("a", "echo $$ > pid; sleep 60");

@@ -32,14 +32,23 @@ pub enum Selection {
 pub enum Standing {
     /// It will run.
     Runs,
-    /// It is DONE or MERGED, and will be skipped.
+    /// It is DONE and will be skipped, because nothing says to run it again.
     AlreadyDone,
+    /// It is MERGED and will be skipped. Nothing runs it again.
+    AlreadyMerged,
     /// It is BLOCKED with an open question, and will be held.
     Held,
     /// Another batch or attempt works on it; its end is waited for.
     ClaimedElsewhere,
     /// A person works on it.
     InProgressByHand,
+}
+
+impl Standing {
+    /// Whether it will be skipped, and so needs no agent.
+    const fn is_skipped(self) -> bool {
+        matches!(self, Self::AlreadyDone | Self::AlreadyMerged)
+    }
 }
 
 /// One task of a plan.
@@ -102,10 +111,7 @@ pub fn prepare(
     force: bool,
 ) -> Result<Plan, ConductorError> {
     let mut plan = store.read(|reader| Ok(plan(reader, setup, selection, settings, force)))??;
-    let runs = plan
-        .order
-        .iter()
-        .filter(|task| task.standing != Standing::AlreadyDone);
+    let runs = plan.order.iter().filter(|task| !task.standing.is_skipped());
     plan.base = trees::check(store, setup, settings, runs.map(|task| task.label.clone()))?;
     Ok(plan)
 }
@@ -159,9 +165,10 @@ fn plan(
     let mut labels: ById<TaskLabel> = tasks.iter().map(|task| (task.id, task.label())).collect();
     for task in &tasks {
         let standing = standing(reader, &open, task, force)?;
-        let engine = match standing {
-            Standing::AlreadyDone => None,
-            _ => Some(engine_of(setup, task, settings, &mut used)?),
+        let engine = if standing.is_skipped() {
+            None
+        } else {
+            Some(engine_of(setup, task, settings, &mut used)?)
         };
         let mut names = Vec::new();
         for on in depends_on.of(task.id) {
@@ -258,7 +265,7 @@ fn runs(
     let open = reader.tasks_with_open_attempts()?;
     for id in tasks {
         let task = reader.task(*id)?;
-        if !task.deleted && standing(reader, &open, &task, force)? != Standing::AlreadyDone {
+        if !task.deleted && !standing(reader, &open, &task, force)?.is_skipped() {
             engine_of(setup, &task, settings, &mut used)?;
             runs.push(task.label());
         }
@@ -292,7 +299,7 @@ fn standing(
 ) -> Result<Standing, ConductorError> {
     let live = task.claim.is_some() || open.contains(&task.id);
     Ok(match task.status {
-        TaskStatus::Merged => Standing::AlreadyDone,
+        TaskStatus::Merged => Standing::AlreadyMerged,
         TaskStatus::Done if !force => Standing::AlreadyDone,
         TaskStatus::Blocked if reader.open_blockers(task.id)? > 0 => Standing::Held,
         _ if live => Standing::ClaimedElsewhere,
