@@ -7,13 +7,20 @@ use std::io::Write as _;
 use cf_conductor::store::StoreError;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::rows::EventRow;
-use cf_core::TaskLabel;
+use cf_core::{TaskId, TaskLabel};
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use serde_json::{Number, Value};
 
 use super::{number, text, time};
+
+/// How many digits of an id people are shown, as [`TaskId::short`] has them.
+const SHORT: usize = 8;
+
+/// The details that are ids of the workspace: a task, a question, a batch. An agent's session is not: its program takes
+/// nothing but the whole of it.
+const IDS: [&str; 3] = ["on", "blocker", "from"];
 
 /// How much of a detail is shown, in characters.
 const DETAIL_CHARS: usize = 80;
@@ -57,7 +64,7 @@ pub(crate) fn push_line(
         out.extend_from_slice(text::line(label.as_str()).as_bytes());
     }
     out.extend_from_slice(b"  by ");
-    out.extend_from_slice(text::line(row.actor).as_bytes());
+    out.extend_from_slice(text::line(short_actor(row.actor)).as_bytes());
     let begun = out.len();
     if push_details(out, row.data).is_err() {
         out.truncate(begun);
@@ -66,6 +73,15 @@ pub(crate) fn push_line(
         push_details(out, &sorted).expect("details are JSON");
     }
     Ok(())
+}
+
+/// An actor with its id as people are shown ids.
+fn short_actor(actor: &str) -> &str {
+    let digits = match actor.split_once(':') {
+        Some((kind @ ("batch" | "attempt"), _)) => kind.len() + 1 + SHORT,
+        _ => return actor,
+    };
+    actor.get(..digits).unwrap_or(actor)
 }
 
 /// Writes ` name=value` for each detail, if the names rise, as they do in what this program stores.
@@ -163,7 +179,13 @@ impl<'de> Visitor<'de> for Detail<'_> {
     }
 
     fn visit_str<E>(self, said: &str) -> Result<(), E> {
-        self.push_text(&text::shortened(&text::line(said), DETAIL_CHARS));
+        if IDS.contains(&self.1)
+            && let Ok(id) = said.parse::<TaskId>()
+        {
+            self.push_text(&id.short());
+        } else {
+            self.push_text(&text::shortened(&text::line(said), DETAIL_CHARS));
+        }
         Ok(())
     }
 
@@ -241,6 +263,37 @@ mod tests {
         );
         let long = line(&format!("{{\"a\":\"{}\"}}", "é".repeat(100))).unwrap();
         assert!(long.ends_with(&format!("a={}…", "é".repeat(79))), "{long}");
+    }
+
+    #[test]
+    fn ids_are_short_unless_a_program_needs_the_whole() {
+        let id = "0dd1b66c-69cc-40d7-8e07-c79f57801368";
+        let by = |actor: &str| {
+            let row = EventRow {
+                seq: 7,
+                at: cf_core::Timestamp::UNIX_EPOCH,
+                kind: "ATTEMPT_ENDED",
+                task: None,
+                batch: None,
+                attempt: None,
+                actor,
+                data: "{}",
+            };
+            let mut out = Vec::new();
+            push_line(&mut out, &row, None).unwrap();
+            let line = String::from_utf8(out).unwrap();
+            line.split_once("  by ").unwrap().1.to_owned()
+        };
+        assert_eq!(by(&format!("batch:{id}")), "batch:0dd1b66c");
+        assert_eq!(by(&format!("attempt:{id}")), "attempt:0dd1b66c");
+        assert_eq!(by("github:github.example.org"), "github:github.example.org");
+        assert_eq!(by("batch:é"), "batch:é");
+        let details = format!(
+            r#"{{"blocker":"{id}","from":"READY","on":"{id}","session":"{id}","title":"{id}"}}"#
+        );
+        assert!(line(&details).unwrap().ends_with(&format!(
+            "  blocker=0dd1b66c  from=READY  on=0dd1b66c  session={id}  title={id}"
+        )));
     }
 
     #[test]
