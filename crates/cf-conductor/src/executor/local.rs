@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use cf_core::{AttemptId, SupervisorId};
 use rustix::process::{Rlimit, Signal};
+use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 
 use self::life::Happened;
@@ -73,7 +74,8 @@ pub struct LocalExecutor {
     options: LocalOptions,
     slots: HashMap<SupervisorId, Slot>,
     idle: Vec<SupervisorId>,
-    starting: VecDeque<SupervisorId>,
+    /// Those that have not said hello yet, the oldest first, each with where that will come.
+    starting: VecDeque<(SupervisorId, Receiver)>,
     tasks: JoinSet<Happened>,
     /// Notes that came while something else was waited for.
     notes: VecDeque<Note>,
@@ -132,10 +134,10 @@ impl LocalExecutor {
 
     /// Lets a supervisor that is starting end as soon as it is there.
     fn let_one_go(&mut self) {
-        if let Some(id) = self.starting.pop_back()
+        if let Some((id, receiver)) = self.starting.pop_back()
             && let Some(slot) = self.slots.get_mut(&id)
-            && let State::Starting(receiver) = std::mem::replace(&mut slot.state, State::Idle)
         {
+            slot.state = State::Idle;
             slot.close_gate();
             self.listen(id, receiver);
         }
@@ -187,16 +189,17 @@ impl Executor for LocalExecutor {
                 return Ok(identity.clone());
             }
         }
-        let id = match self.starting.front() {
-            Some(id) => *id,
-            None => self.start()?,
-        };
+        if self.starting.is_empty() {
+            self.start()?;
+        }
+        let (id, receiver) = &mut self.starting[0];
+        let id = *id;
         let what = self.options.exe.display().to_string();
         let slot = self
             .slots
             .get_mut(&id)
             .expect("a starting supervisor has a slot");
-        let said = slot.hello(FIRST_LOOK, HELLO).await;
+        let said = slot.hello(receiver, FIRST_LOOK, HELLO).await;
         let said = match said {
             Ok(None) => Err(format!(
                 "it ended before it said hello ({})",
@@ -206,22 +209,17 @@ impl Executor for LocalExecutor {
             Ok(Some(record)) => Ok(record),
         };
         // Up to here nothing is lost by cancelling.
-        self.starting.pop_front();
+        let started = self.starting.pop_front();
         let failed = match said {
             Ok(Record::Hello(said))
                 if said.supervisor == id && Some(said.pid) == slot.own_pid() =>
             {
-                if let State::Starting(receiver) =
-                    std::mem::replace(&mut slot.state, State::Acquired)
-                {
-                    self.listen(id, receiver);
-                }
-                if let Some(Slot {
-                    who: Who::Own { identity, .. },
-                    ..
-                }) = self.slots.get_mut(&id)
-                {
+                slot.state = State::Acquired;
+                if let Who::Own { identity, .. } = &mut slot.who {
                     *identity = Some(said.clone());
+                }
+                if let Some((_, receiver)) = started {
+                    self.listen(id, receiver);
                 }
                 return Ok(said);
             }
@@ -403,10 +401,9 @@ impl Executor for LocalExecutor {
 
     async fn retire_all(&mut self) {
         self.idle.clear();
-        for id in std::mem::take(&mut self.starting) {
-            if let Some(slot) = self.slots.get_mut(&id)
-                && let State::Starting(receiver) = std::mem::replace(&mut slot.state, State::Idle)
-            {
+        for (id, receiver) in std::mem::take(&mut self.starting) {
+            if let Some(slot) = self.slots.get_mut(&id) {
+                slot.state = State::Idle;
                 self.listen(id, receiver);
             }
         }

@@ -64,7 +64,7 @@ pub(super) enum Who {
 /// What a supervisor is busy with.
 pub(super) enum State {
     /// It has not said hello yet.
-    Starting(Receiver),
+    Starting,
     /// It waits at its gate, for anybody.
     Idle,
     /// It waits at its gate, for whoever acquired it.
@@ -76,8 +76,9 @@ pub(super) enum State {
 }
 
 impl Slot {
-    /// Starts a supervisor: a clean environment, nothing but its gate and its notes to hold on to.
-    pub(super) fn start(exe: &Path, file: &Path) -> io::Result<Self> {
+    /// Starts a supervisor: a clean environment, nothing but its gate and its notes to hold on to. Returns it with
+    /// where its notes come, the first of which is its hello.
+    pub(super) fn start(exe: &Path, file: &Path) -> io::Result<(Self, Receiver)> {
         let [name, arguments @ ..] = supervisor_args(file);
         // No `pre_exec`, user or group here: with any of those `std` forks instead of using `posix_spawn`, and a fork
         // costs more the more memory the conductor has.
@@ -104,13 +105,13 @@ impl Slot {
             fcntl_setfl(gate, fcntl_getfl(gate)? | OFlags::NONBLOCK)?;
         }
         let receiver = Receiver::from_owned_fd(OwnedFd::from(notes))?;
-        Ok(Self {
+        let slot = Self {
             who: Who::Own {
                 child,
                 gate,
                 identity: None,
             },
-            state: State::Starting(receiver),
+            state: State::Starting,
             inherited: Inherited::default(),
             jobs: 0,
             retired: false,
@@ -118,7 +119,8 @@ impl Slot {
             leaves_unlisted: false,
             overdue_at: None,
             found_stopped: false,
-        })
+        };
+        Ok((slot, receiver))
     }
 
     /// Its process number, while it is a child of this process.
@@ -132,19 +134,16 @@ impl Slot {
     /// Waits for its first word, for `patience` at most, and looks after `first_look` whether it must be woken for
     /// that. Cancelling loses nothing.
     pub(super) async fn hello(
-        &mut self,
+        &self,
+        receiver: &mut Receiver,
         first_look: Duration,
         patience: Duration,
     ) -> Result<Option<Record>, Elapsed> {
-        let pid = self.own_pid();
-        let State::Starting(receiver) = &mut self.state else {
-            unreachable!("only a supervisor that is starting is waited for in this way")
-        };
         let said = timeout(first_look, read_record(receiver)).await;
         if said.is_ok() {
             return said;
         }
-        if let Some(pid) = pid {
+        if let Some(pid) = self.own_pid() {
             wake(pid);
         }
         timeout(patience, read_record(receiver)).await

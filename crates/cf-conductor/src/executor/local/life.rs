@@ -30,10 +30,11 @@ pub(super) enum Happened {
 }
 
 impl LocalExecutor {
-    pub(super) fn start(&mut self) -> Result<SupervisorId, ExecutorError> {
+    pub(super) fn start(&mut self) -> Result<(), ExecutorError> {
         let id = SupervisorId(Uuid::new_v4());
         let exe = &self.options.exe;
-        let slot = Slot::start(exe, &self.file(id)).map_err(|source| ExecutorError::Start {
+        let started = Slot::start(exe, &self.file(id));
+        let (slot, receiver) = started.map_err(|source| ExecutorError::Start {
             what: exe.display().to_string(),
             source,
         })?;
@@ -42,9 +43,9 @@ impl LocalExecutor {
             let _ = prlimit(Pid::from_raw(pid), Resource::Nofile, files);
         }
         self.slots.insert(id, slot);
-        self.starting.push_back(id);
+        self.starting.push_back((id, receiver));
         crate::fault::point("supervisor.started");
-        Ok(id)
+        Ok(())
     }
 
     /// Has the next note of a supervisor waited for. There is always exactly one such task for each that said hello.
