@@ -11,6 +11,7 @@ use std::io::{self, BufWriter, IsTerminal as _, StderrLock, StdoutLock, Write};
 use std::os::fd::AsFd;
 
 use anstream::{AutoStream, ColorChoice};
+use cf_conductor::store::wait::{Wait, tell_a_long_wait};
 use clap::builder::styling::{AnsiColor, Style};
 
 use crate::args::{Color, Global};
@@ -158,6 +159,13 @@ impl Console {
         self.width.is_some() && !self.json && io::stderr().is_terminal()
     }
 
+    /// Has whoever sits before a terminal told what a command waits for while others have locked the store.
+    pub(crate) fn tell_a_long_wait(self) {
+        if !self.json && io::stderr().is_terminal() {
+            tell_a_long_wait(move |wait| self.warn(format_args!("{}", waiting(wait))));
+        }
+    }
+
     /// A line for a person who waits for a confirmation; nothing with `--quiet` or `--json`.
     ///
     /// # Errors
@@ -186,6 +194,18 @@ impl Console {
             let _ = writeln!(err(), "{} {line}", self.paint_err(Look::Warn, "warning:"));
         }
     }
+}
+
+/// Why nothing happens at this moment.
+fn waiting(wait: &Wait) -> String {
+    let holder = match &wait.holder {
+        Some(holder) => format!("process {} ({})", holder.pid, holder.name),
+        None => "somebody else".to_owned(),
+    };
+    let patience = cf_core::format_duration(wait.patience);
+    format!(
+        "{holder} has locked the workspace database; waiting for that to end, {patience} at most"
+    )
 }
 
 /// One JSON value on a line of its own.

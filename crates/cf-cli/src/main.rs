@@ -58,6 +58,7 @@ fn main() -> ExitCode {
         Err(code) => return code.into(),
     };
     let console = Console::new(&cli.global);
+    console.tell_a_long_wait();
     log_to_stderr(cli.global.verbose);
     cf_core::Link::short_forms_live_on(config::default_host());
     let ended = enter(&cli).and_then(|()| commands::run(cli, &console));

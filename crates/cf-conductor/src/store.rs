@@ -29,6 +29,7 @@ pub mod task;
 mod tests;
 pub mod total;
 mod typed;
+pub mod wait;
 pub mod worktree;
 
 use std::path::{Path, PathBuf};
@@ -325,7 +326,7 @@ impl Store {
                     source,
                 })?,
             );
-        let store = Self {
+        let mut store = Self {
             conn,
             path,
             wake,
@@ -355,15 +356,13 @@ impl Store {
                     }
                     Err(error) => return Err(error),
                 };
-                let store = Self {
+                let mut store = Self {
                     conn,
                     path,
                     wake: None,
                     durability: Durability::Full,
                 };
-                store
-                    .conn
-                    .busy_timeout(PATIENCE)
+                wait::be_patient(&mut store.conn, &store.path, PATIENCE)
                     .doing("set the busy timeout")?;
                 // The rows of a large batch's tasks lie all over the database: with the usual two mebibytes most of
                 // its pages would be read several times. Only what is read is taken.
@@ -387,7 +386,7 @@ impl Store {
             Ok(_) => Ok(conn),
             Err(error) => Err(error),
         });
-        let conn = match usable {
+        let mut conn = match usable {
             Ok(conn) => conn,
             Err(error) => {
                 let wal = PathBuf::from(format!("{}-wal", path.display()));
@@ -409,7 +408,7 @@ impl Store {
         };
         let found = migrate::version(&conn, &path)?;
         migrate::refuse_other(&found, &path)?;
-        conn.busy_timeout(PATIENCE).doing("set the busy timeout")?;
+        wait::be_patient(&mut conn, &path, PATIENCE).doing("set the busy timeout")?;
         Ok(Self {
             conn,
             path,
@@ -474,7 +473,7 @@ impl Store {
             source,
         })?;
         migrate::run(&mut conn, &path)?;
-        let store = Self {
+        let mut store = Self {
             conn,
             path,
             wake: None,
@@ -484,10 +483,8 @@ impl Store {
         Ok(store)
     }
 
-    fn prepare(&self, patience: Duration) -> Result<()> {
-        self.conn
-            .busy_timeout(patience)
-            .doing("set the busy timeout")?;
+    fn prepare(&mut self, patience: Duration) -> Result<()> {
+        wait::be_patient(&mut self.conn, &self.path, patience).doing("set the busy timeout")?;
         self.conn
             .pragma_update(None, "foreign_keys", true)
             .doing("switch foreign keys on")?;
@@ -714,16 +711,12 @@ fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
     // A link in its place, or in that of `.cf`, would have it written somewhere else.
     let how = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let real = straight(path);
-    let conn =
-        Connection::open_with_flags(&real, flags | how).map_err(|source| StoreError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
-    conn.busy_timeout(PATIENCE)
-        .map_err(|source| StoreError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
+    let open = |source| StoreError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    let mut conn = Connection::open_with_flags(&real, flags | how).map_err(open)?;
+    wait::be_patient(&mut conn, path, PATIENCE).map_err(open)?;
     Ok(conn)
 }
 

@@ -1,6 +1,8 @@
 //! A batch on a terminal: what is shown while it runs, and what is left of it.
 
-use cf_testkit::{Shown, Workspace};
+use std::time::Duration;
+
+use cf_testkit::{Cf, Shown, Workspace};
 
 use crate::workspace;
 
@@ -64,4 +66,45 @@ fn a_terminal_that_cannot_move_its_cursor_is_told_the_events() {
     assert_eq!(told(&shown), TOLD, "{}", shown.written);
     assert!(!shown.written.contains('\u{1b}'), "{}", shown.written);
     assert!(!shown.written.contains(" running"), "{}", shown.written);
+}
+
+/// Runs a command while somebody else holds the store for longer than a second.
+fn while_locked(ws: &Workspace, words: &[&str], run: impl FnOnce(Cf<'_>) -> String) -> String {
+    let lock = ws.lock_database();
+    let holds = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(3));
+        drop(lock);
+    });
+    let written = run(ws.command(words));
+    holds.join().expect("it only sleeps");
+    written
+}
+
+#[test]
+fn a_terminal_is_told_once_what_a_command_waits_for() {
+    let ws = workspace();
+    let written = while_locked(&ws, &["tasks", "add", "A"], |command| {
+        command.run_on_terminal(200, 8).written
+    });
+    let told = "has locked the workspace database; waiting for that to end, 1m at most";
+    assert_eq!(written.matches(told).count(), 1, "{written}");
+    // Where the kernel lists locks it says who it is: the process of this test.
+    if std::fs::read_to_string("/proc/locks").is_ok_and(|list| list.contains("POSIX")) {
+        let holder = format!("process {} (", std::process::id());
+        assert!(written.contains(&holder), "{written}");
+    }
+    assert!(written.contains("added "), "{written}");
+}
+
+#[test]
+fn whoever_is_not_before_a_terminal_waits_in_silence() {
+    let ws = workspace();
+    let piped = while_locked(&ws, &["tasks", "add", "A"], |command| {
+        command.run().ok().stderr()
+    });
+    assert_eq!(piped, "");
+    let json = while_locked(&ws, &["tasks", "add", "B", "--json"], |command| {
+        command.run_on_terminal(200, 8).written
+    });
+    assert!(!json.contains("locked"), "{json}");
 }
