@@ -81,6 +81,32 @@ pub(crate) fn keep(words: &[&str]) -> Result<(), Problem> {
         [SWEEP, folder, words @ ..] => (Some(Path::new(*folder)), words),
         words => (None, words),
     };
+    let kept = run(words);
+    if kept.is_err() {
+        // What was started and cannot be watched is not left alone with its folder.
+        let _ = end_all(Duration::ZERO);
+    }
+    if let Some(folder) = folder {
+        // What cannot be removed lies in the folder for temporary files and harms nobody.
+        let _ = fs::remove_dir_all(folder);
+    }
+    let (code, left) = kept?;
+    if !left.is_empty() {
+        return Err(Problem::new(format!(
+            "left behind, and ended now: {}",
+            left.join(", ")
+        )));
+    }
+    match code {
+        Some(0) => Ok(()),
+        Some(code) => exit(code),
+        None => exit(1),
+    }
+}
+
+/// Runs a command until nothing is left below. Returns its exit code, if it has one, and the names of what it left
+/// behind, unless that was ended because nobody waits any more.
+fn run(words: &[&str]) -> Result<(Option<i32>, Vec<String>), Problem> {
     let (program, arguments) = words
         .split_first()
         .ok_or_else(|| Problem::new("which command is to be kept?"))?;
@@ -101,26 +127,15 @@ pub(crate) fn keep(words: &[&str]) -> Result<(), Problem> {
             Err(error) => return Err(std::io::Error::from(error).into()),
         }
     };
-    let left = end_all(if abandoned.load(Ordering::Acquire) {
+    let mut left = end_all(if abandoned.load(Ordering::Acquire) {
         Duration::ZERO
     } else {
         GRACE
     })?;
-    if let Some(folder) = folder {
-        // What cannot be removed lies in the folder for temporary files and harms nobody.
-        let _ = fs::remove_dir_all(folder);
+    if abandoned.load(Ordering::Acquire) {
+        left.clear();
     }
-    if !left.is_empty() && !abandoned.load(Ordering::Acquire) {
-        return Err(Problem::new(format!(
-            "left behind, and ended now: {}",
-            left.join(", ")
-        )));
-    }
-    match code {
-        Some(0) => Ok(()),
-        Some(code) => exit(code),
-        None => exit(1),
-    }
+    Ok((code, left))
 }
 
 /// Ends the command when nobody holds the other end of our standard input any more.

@@ -105,3 +105,20 @@ fn a_folder_is_removed_at_every_end() {
     }
     fs::remove_dir_all(&ground).unwrap();
 }
+
+#[test]
+fn a_folder_is_removed_also_when_its_command_cannot_be_started() {
+    let folder = std::env::temp_dir().join(format!("cf-keeper-unstarted-{}", std::process::id()));
+    fs::create_dir_all(folder.join("in")).unwrap();
+    let ended = Command::new(env!("CARGO_BIN_EXE_xtask"))
+        .args(["keep", "--sweep"])
+        .arg(&folder)
+        .arg(folder.join("no-program"))
+        .stdin(Stdio::piped())
+        .output()
+        .expect("this program starts");
+    let is_left = folder.exists();
+    let _ = fs::remove_dir_all(&folder);
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert!(!is_left, "{ended:?}");
+}
