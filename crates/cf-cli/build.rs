@@ -31,8 +31,8 @@ fn main() {
     }
 }
 
-/// The archive with what is otherwise in `libgcc_s.so`, where there is one. Any linker of this architecture can take it,
-/// also one that is not called `cc`.
+/// The archive with what is otherwise in `libgcc_s.so`, where there is one. Any linker of this architecture can take
+/// it, also one that is not called `cc`.
 fn unwinder() -> Option<PathBuf> {
     let told = Command::new("cc")
         .arg("-print-file-name=libgcc_eh.a")

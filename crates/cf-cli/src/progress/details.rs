@@ -1,7 +1,7 @@
 //! The details of an event of which words tell, without the others.
 //!
-//! A batch of ten thousand tasks has some sixty thousand events. A value is made of what is told alone, and a text without
-//! escapes stays where it is.
+//! A batch of ten thousand tasks has some sixty thousand events. A value is made of what is told alone, and a text
+//! without escapes stays where it is.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// What is told of an event beyond its type and what it is about. A detail of another kind is as good as none.
 ///
-/// One more has three places: here, among the [`texts!`] if it is one, and in [`Details::of`]; and a line in the test
+/// One more has three places: here, among the `texts!` if it is one, and in [`Details::of`]; and a line in the test
 /// that compares the two readings.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]

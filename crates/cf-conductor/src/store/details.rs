@@ -1,7 +1,8 @@
 //! The details of an event: few names with a value each, kept small.
 //!
 //! A batch of 10,000 tasks holds an event of each at once while they are stored, and every task makes several more. A
-//! map of `serde_json` takes a node of 632 bytes for the first name, and copies each; these take 56 bytes a name, with room for four at first.
+//! map of `serde_json` takes a node of 632 bytes for the first name, and copies each; these take 56 bytes a name, with
+//! room for four at first.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -58,8 +58,8 @@ fn filter(args: &ListArgs) -> TaskFilter {
 }
 
 /// The same lines as those of the table without styles, made as the rows are read: a list of ten thousand is read by
-/// other programs again and again. They are written afterwards: a reader that waits for a pipe that nobody empties would
-/// keep the write-ahead log from being used again.
+/// other programs again and again. They are written afterwards: a reader that waits for a pipe that nobody empties
+/// would keep the write-ahead log from being used again.
 fn list_lines(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
     let mut lines = task::HEADINGS.join("\t").into_bytes();
     lines.push(b'\n');
