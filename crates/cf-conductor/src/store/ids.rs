@@ -11,8 +11,8 @@ pub struct IdHasher(u64);
 
 impl IdHasher {
     const fn add(&mut self, word: [u8; size_of::<u64>()]) {
-        // The product with an odd number (here 2^64 divided by the golden ratio) keeps all that the word tells. The last
-        // bytes of an id come to its low bits, so that ids which were counted up differ there too.
+        // The product with an odd number (here 2^64 divided by the golden ratio) keeps all that the word tells. The
+        // last bytes of an id come to its low bits, so that ids which were counted up differ there too.
         self.0 =
             (self.0.rotate_left(32) ^ u64::from_be_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
