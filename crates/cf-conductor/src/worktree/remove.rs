@@ -104,8 +104,9 @@ impl Repository {
     }
 
     /// Removes what git keeps of worktrees of cf that a git was adding when it was killed, before it had written where
-    /// the repository is: over an empty file of that name every git fails, the user's own too, whatever it is asked.
-    /// Under the lock of the repository no git of cf is adding any. What cannot be removed is git's to complain about.
+    /// the repository is and where the worktree stands: over an empty file of the first every git fails, the user's own
+    /// too, whatever it is asked, and without the second `git fsck` finds fault with the repository for ever. Under the
+    /// lock of the repository no git of cf is adding any. What cannot be removed is git's to complain about.
     pub(super) fn forget_half_added(&self, _lock: &Lock) {
         let all = std::fs::read_dir(self.common.join("worktrees"));
         for dir in all
@@ -116,13 +117,23 @@ impl Repository {
         {
             let is_ours = std::fs::read(dir.join("gitdir"))
                 .is_ok_and(|text| git::path(text.trim_ascii_end()).starts_with(&self.folder));
-            let is_empty = std::fs::read(dir.join("commondir")).is_ok_and(|text| text.is_empty());
-            if is_ours && is_empty && lock_of(&dir) == Locked::ByKilled {
+            if is_ours && is_half(&dir) && lock_of(&dir) == Locked::ByKilled {
                 tracing::info!(dir = %dir.display(), "a worktree was half added by a git that was killed");
                 let _ = std::fs::remove_dir_all(&dir);
             }
         }
     }
+}
+
+/// Whether git has not written yet where the repository of a worktree is, or where the worktree stands. It writes them
+/// in this order, and checks nothing out before it has written both (git 2.47, `builtin/worktree.c`).
+fn is_half(git_dir: &Path) -> bool {
+    ["commondir", "HEAD"]
+        .iter()
+        .any(|file| match std::fs::metadata(git_dir.join(file)) {
+            Ok(metadata) => metadata.len() == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        })
 }
 
 /// Whether a folder is empty, but for the file that names the repository in a worktree that was half added.

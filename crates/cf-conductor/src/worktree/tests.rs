@@ -189,23 +189,42 @@ fn the_work_of_an_attempt_ends_on_its_branch_and_the_checkout_stays_as_it_was() 
 fn what_a_git_left_that_was_killed_while_it_added_a_worktree_is_in_nobodys_way() {
     let lab = Lab::new();
     let (tree, half) = (lab.tree("t-1"), lab.root().join(".git/worktrees/t-1"));
-    let add_half = || {
+    // In the order in which git writes: the lock, the two files that name each other, the repository, the commit.
+    let add_half = |rest: &[(&str, &str)]| {
         fs::create_dir_all(&tree).unwrap();
         fs::create_dir_all(&half).unwrap();
         let file = tree.join(".git");
         fs::write(half.join("gitdir"), format!("{}\n", file.display())).unwrap();
         fs::write(half.join("locked"), "initializing\n").unwrap();
-        fs::write(half.join("commondir"), "").unwrap();
         fs::write(file, format!("gitdir: {}\n", half.display())).unwrap();
+        for (name, text) in rest {
+            fs::write(half.join(name), text).unwrap();
+        }
     };
-    add_half();
-    assert!(lab.repository().remove_if_clean("t-1", None).unwrap());
-    assert!(!half.exists() && !tree.exists());
-    add_half();
+    let named = ("commondir", "../..\n");
+    for rest in [
+        &[][..],
+        &[("commondir", "")],
+        &[named],
+        &[named, ("HEAD.lock", "")],
+        &[named, ("HEAD", "")],
+    ] {
+        add_half(rest);
+        let gone = lab.repository().remove_if_clean("t-1", None);
+        assert!(gone.is_ok_and(|gone| gone), "{rest:?}");
+        assert!(!half.exists() && !tree.exists(), "{rest:?}");
+        lab.git(&["fsck", "--connectivity-only"]);
+    }
+    for rest in [&[][..], &[named], &[("commondir", "")]] {
+        add_half(rest);
+        assert_eq!(lab.repository().listed().unwrap().len(), 1, "{rest:?}");
+        assert!(!half.exists(), "{rest:?}");
+    }
+    add_half(&[named]);
     lab.begun(&lab.order("t-2"));
     assert_eq!(lab.git(&["worktree", "list"]).lines().count(), 2);
     // What is locked for another reason is somebody's, and so is what lies elsewhere.
-    add_half();
+    add_half(&[named]);
     fs::write(half.join("locked"), "on a stick\n").unwrap();
     assert!(
         lab.repository()
