@@ -1,6 +1,10 @@
 //! The command line: every command and option, with its help.
 //!
 //! What stands here are words and simple values; names of tasks and batches are looked up later, where the store is.
+//!
+//! The parser of a command is made when its name has been read (`defer`): to make those of all commands took most of
+//! the memory that `cf status` touched before it opened the store. What a variant says in `///` is the command's help,
+//! so what it holds has `//`: its documentation would be read later and replace that.
 
 pub(crate) mod blocker;
 pub(crate) mod github;
@@ -15,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cf_core::TaskRef;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 /// Conducts batches of coding-agent tasks.
 ///
@@ -55,7 +59,54 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// Options of every command.
+/// The command line with every parser made: for pages and scripts that are about all of it.
+pub(crate) fn whole() -> clap::Command {
+    let mut cf = Cli::command();
+    cf.build();
+    with_whole_help(cf)
+}
+
+/// The command that clap gives to every group.
+const HELP: &str = "help";
+
+/// Tells the `help` of a command what is in its groups: clap has copied their names into it before they were read.
+fn with_whole_help(command: clap::Command) -> clap::Command {
+    let command = command.mut_subcommands(with_whole_help);
+    let groups: Vec<clap::Command> = command
+        .get_subcommands()
+        .filter(|group| group.get_name() != HELP && group.has_subcommands())
+        .cloned()
+        .collect();
+    if groups.is_empty() {
+        return command;
+    }
+    command.mut_subcommand(HELP, |help| {
+        groups.iter().fold(help, |help, group| {
+            help.mut_subcommand(group.get_name(), |copy| with_names_of(copy, group))
+        })
+    })
+}
+
+/// A command below `help`, with the names and the summaries of a group.
+fn with_names_of(copy: clap::Command, group: &clap::Command) -> clap::Command {
+    let above = copy.get_bin_name().unwrap_or_default().to_owned();
+    let names = group
+        .get_subcommands()
+        .filter(|command| command.get_name() != HELP)
+        .map(|command| {
+            // clap has names that live as long as the program, which is about to end.
+            let name: &'static str = command.get_name().to_owned().leak();
+            let below = clap::Command::new(name)
+                .bin_name(format!("{above} {name}"))
+                .disable_help_flag(true)
+                .disable_help_subcommand(true)
+                .about(command.get_about().cloned().unwrap_or_default());
+            with_names_of(below, command)
+        });
+    copy.subcommands(names)
+}
+
+// Options of every command.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
@@ -97,8 +148,9 @@ pub(crate) enum Color {
     Never,
 }
 
-/// The commands.
+// The commands.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Make a workspace: a `.cf` folder for tasks, batches and logs
     #[command(
@@ -109,14 +161,11 @@ pub(crate) enum Command {
     /// Show the workspace and its newest batch
     Status(StatusArgs),
     /// Add, show and change tasks
-    #[command(subcommand)]
-    Tasks(tasks::TasksCommand),
+    Tasks(Group<tasks::TasksCommand>),
     /// Ask and answer the questions that hold tasks
-    #[command(subcommand)]
-    Blocker(blocker::BlockerCommand),
+    Blocker(Group<blocker::BlockerCommand>),
     /// Run tasks, alone or in a batch
-    #[command(subcommand)]
-    Work(work::WorkCommand),
+    Work(Group<work::WorkCommand>),
     /// Compare the workspace with what is true elsewhere, and act on it
     #[command(
         after_help = "On a batch that is running it only shows the findings and wakes the batch, which acts \
@@ -128,17 +177,13 @@ pub(crate) enum Command {
     /// Show the log of what happened
     Events(EventsArgs),
     /// Take over tasks from another program
-    #[command(subcommand)]
-    Import(ImportCommand),
+    Import(Group<ImportCommand>),
     /// Make tasks from issues, and show what is known about GitHub
-    #[command(subcommand)]
-    Github(github::GithubCommand),
+    Github(Group<github::GithubCommand>),
     /// Tie tasks to pull requests
-    #[command(subcommand)]
-    Pr(github::PrCommand),
+    Pr(Group<github::PrCommand>),
     /// Show and check settings
-    #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(Group<ConfigCommand>),
     /// Look for what is wrong with the workspace and with what it needs
     #[command(
         after_help = "Ends with 0 when nothing is wrong, else with 1. Nothing is changed without --fix, which removes \
@@ -171,14 +216,21 @@ pub(crate) enum Command {
     Logs(work::LogsArgs),
 }
 
-/// `cf init`.
+// A group of commands, such as `cf tasks …`, whose names are not looked at before one of them is called.
+#[derive(Debug, Args)]
+pub(crate) struct Group<C: Subcommand> {
+    #[command(subcommand)]
+    pub(crate) command: C,
+}
+
+// `cf init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// Where to make it; made when missing [default: the repository's root, else the current directory]
     pub(crate) path: Option<PathBuf>,
 }
 
-/// `cf status`.
+// `cf status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// Show it anew whenever it changes, until no batch runs
@@ -186,7 +238,7 @@ pub(crate) struct StatusArgs {
     pub(crate) watch: bool,
 }
 
-/// `cf reconcile`.
+// `cf reconcile`.
 #[derive(Debug, Args)]
 pub(crate) struct ReconcileArgs {
     /// Only these tasks (key, id, or the first 4 or more characters of an id)
@@ -197,14 +249,14 @@ pub(crate) struct ReconcileArgs {
     pub(crate) dry_run: bool,
 }
 
-/// `cf explain`.
+// `cf explain`.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// The task
     pub(crate) task: TaskRef,
 }
 
-/// `cf events`.
+// `cf events`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct EventsArgs {
@@ -233,8 +285,9 @@ pub(crate) struct EventsArgs {
     pub(crate) last: Option<usize>,
 }
 
-/// `cf events …`.
+// `cf events …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum EventsCommand {
     /// Remove old events that nothing rests on any more
     #[command(
@@ -248,7 +301,7 @@ pub(crate) enum EventsCommand {
     Prune(PruneArgs),
 }
 
-/// `cf events prune`.
+// `cf events prune`.
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
     /// Only events that are older than this, such as 90d
@@ -266,8 +319,9 @@ pub(crate) struct PruneArgs {
     pub(crate) shrink: bool,
 }
 
-/// `cf import …`.
+// `cf import …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum ImportCommand {
     /// Take over the tasks of a CodeFRAME workspace, with dependencies, questions and issues
     #[command(
@@ -278,15 +332,16 @@ pub(crate) enum ImportCommand {
     Codeframe(CodeframeArgs),
 }
 
-/// `cf import codeframe`.
+// `cf import codeframe`.
 #[derive(Debug, Args)]
 pub(crate) struct CodeframeArgs {
     /// The folder with a `.codeframe` in it [default: that of the workspace]
     pub(crate) path: Option<PathBuf>,
 }
 
-/// `cf config …`.
+// `cf config …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum ConfigCommand {
     /// Show every setting, its value, and where that comes from
     Show,
@@ -294,7 +349,7 @@ pub(crate) enum ConfigCommand {
     Check,
 }
 
-/// `cf doctor`.
+// `cf doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Remove leftovers that nobody needs: files of dead supervisors, locks of ended batches
@@ -302,7 +357,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) fix: bool,
 }
 
-/// `cf man`.
+// `cf man`.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// The command, such as `tasks add` [default: cf itself]
@@ -313,9 +368,44 @@ pub(crate) struct ManArgs {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// `cf completions`.
+// `cf completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HELP, whole};
+
+    #[test]
+    fn the_help_of_every_group_knows_all_that_is_in_it() {
+        check(&whole());
+    }
+
+    fn check(command: &clap::Command) {
+        let Some(help) = command.find_subcommand(HELP) else {
+            return;
+        };
+        same(command, help);
+        for group in command.get_subcommands() {
+            if group.get_name() != HELP {
+                check(group);
+            }
+        }
+    }
+
+    fn same(group: &clap::Command, copy: &clap::Command) {
+        for command in group.get_subcommands() {
+            if command.get_name() == HELP {
+                continue;
+            }
+            let below = copy.find_subcommand(command.get_name());
+            let below = below.unwrap_or_else(|| panic!("{copy} lacks {command}"));
+            assert_eq!(below.get_about(), command.get_about(), "{copy} {command}");
+            assert!(below.get_bin_name().is_some(), "{copy} {command}");
+            same(command, below);
+        }
+    }
 }

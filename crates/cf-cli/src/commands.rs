@@ -50,13 +50,36 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
     match command {
         Command::Init(args) => init::run(&args, console),
         Command::Status(args) => status::run(&args, console),
-        Command::Tasks(command) => tasks::run(command, console),
-        Command::Blocker(command) => blocker::run(command, console),
-        Command::Work(WorkCommand::Start(args)) => batch::start(&args, console),
-        Command::Work(WorkCommand::Merge(args)) => merge::run(&args, console),
-        Command::Work(WorkCommand::Stop(args)) => work::stop(&args, console),
-        Command::Work(WorkCommand::Logs(args)) | Command::Logs(args) => work::logs(&args, console),
-        Command::Work(WorkCommand::Batch(command)) => match command {
+        Command::Tasks(group) => tasks::run(group.command, console),
+        Command::Blocker(group) => blocker::run(group.command, console),
+        Command::Work(group) => run_work(group.command, console),
+        Command::Logs(args) => work::logs(&args, console),
+        Command::Run(args) => batch::run(&args, console),
+        Command::Resume(args) => batch::resume(&args, console),
+        Command::Follow(args) => batch::follow(&args, console),
+        Command::Stop(args) => batch::stop(&args, console),
+        Command::Reconcile(args) => reconcile::run(&args, console),
+        Command::Explain(args) => explain::run(&args, console),
+        Command::Events(args) => events::run(&args, console),
+        Command::Import(group) => import::run(&group.command, console),
+        Command::Github(group) => github::run(&group.command, console),
+        Command::Pr(group) => match group.command {
+            PrCommand::Link(args) => tasks::link_prs(&args, console),
+        },
+        Command::Config(group) => config::run(&group.command, console),
+        Command::Doctor(args) => doctor::run(&args, console),
+        Command::Man(args) => man::run(&args, console),
+        Command::Completions(args) => completions::run(&args),
+    }
+}
+
+fn run_work(command: WorkCommand, console: &Console) -> Ended {
+    match command {
+        WorkCommand::Start(args) => batch::start(&args, console),
+        WorkCommand::Merge(args) => merge::run(&args, console),
+        WorkCommand::Stop(args) => work::stop(&args, console),
+        WorkCommand::Logs(args) => work::logs(&args, console),
+        WorkCommand::Batch(group) => match group.command {
             BatchCommand::Run(args) => batch::run(&args, console),
             BatchCommand::Resume(args) => batch::resume(&args, console),
             BatchCommand::Status(args) => batch::status(&args, console),
@@ -65,27 +88,15 @@ pub(crate) fn run(cli: Cli, console: &Console) -> Ended {
             BatchCommand::Report(args) => batch::report(&args, console),
             BatchCommand::Stop(args) => batch::stop(&args, console),
         },
-        Command::Run(args) => batch::run(&args, console),
-        Command::Resume(args) => batch::resume(&args, console),
-        Command::Follow(args) => batch::follow(&args, console),
-        Command::Stop(args) => batch::stop(&args, console),
-        Command::Reconcile(args) => reconcile::run(&args, console),
-        Command::Explain(args) => explain::run(&args, console),
-        Command::Events(args) => events::run(&args, console),
-        Command::Import(command) => import::run(&command, console),
-        Command::Github(command) => github::run(&command, console),
-        Command::Pr(PrCommand::Link(args)) => tasks::link_prs(&args, console),
-        Command::Config(command) => config::run(&command, console),
-        Command::Doctor(args) => doctor::run(&args, console),
-        Command::Man(args) => man::run(&args, console),
-        Command::Completions(args) => completions::run(&args),
     }
 }
 
 /// Refuses `--json` where what is printed is a text of its own: a plan, a log, a script.
 fn refuse_json(command: &Command) -> Result<(), CliError> {
+    let logs = ("work logs", "a log");
     let (words, what) = match command {
-        Command::Work(WorkCommand::Logs(_)) | Command::Logs(_) => ("work logs", "a log"),
+        Command::Work(group) if matches!(group.command, WorkCommand::Logs(_)) => logs,
+        Command::Logs(_) => logs,
         Command::Completions(_) => ("completions", "a script"),
         Command::Man(args) if args.dir.is_none() => ("man", "a manual page"),
         _ => return Ok(()),

@@ -7,8 +7,9 @@ use clap::{Args, Subcommand};
 
 use super::values::Offered;
 
-/// `cf blocker …`.
+// `cf blocker …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum BlockerCommand {
     /// Ask a question; with --task the task waits for the answer
     Ask(AskArgs),
@@ -28,7 +29,7 @@ pub(crate) enum BlockerCommand {
     Answer(AnswerArgs),
 }
 
-/// `cf blocker ask`.
+// `cf blocker ask`.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
     /// The question
@@ -38,7 +39,7 @@ pub(crate) struct AskArgs {
     pub(crate) task: Option<TaskRef>,
 }
 
-/// `cf blocker list`.
+// `cf blocker list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only questions with this status: open, answered, resolved
@@ -54,7 +55,7 @@ pub(crate) struct ListArgs {
     pub(crate) task: Option<TaskRef>,
 }
 
-/// A command about one blocker.
+// A command about one blocker.
 #[derive(Debug, Args)]
 pub(crate) struct OneArgs {
     /// The question's id, or its first 4 or more characters
@@ -62,7 +63,7 @@ pub(crate) struct OneArgs {
     pub(crate) blocker: TaskRef,
 }
 
-/// `cf blocker answer`.
+// `cf blocker answer`.
 #[derive(Debug, Args)]
 #[command(override_usage = "cf blocker answer [OPTIONS] [ID] <TEXT|-|--file <F>>")]
 pub(crate) struct AnswerArgs {

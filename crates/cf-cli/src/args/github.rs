@@ -5,8 +5,9 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::values::whole_number;
 
-/// `cf github …`.
+// `cf github …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum GithubCommand {
     /// Make tasks from the issues of a repository, or update those that were made
     #[command(
@@ -21,7 +22,7 @@ pub(crate) enum GithubCommand {
     Status,
 }
 
-/// `cf github import`.
+// `cf github import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// The repository, as OWNER/REPO
@@ -62,8 +63,9 @@ pub(crate) enum State {
     All,
 }
 
-/// `cf pr …`.
+// `cf pr …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum PrCommand {
     /// Tie a task to pull requests
     #[command(
@@ -73,7 +75,7 @@ pub(crate) enum PrCommand {
     Link(PrLinkArgs),
 }
 
-/// `cf pr link`.
+// `cf pr link`.
 #[derive(Debug, Args)]
 pub(crate) struct PrLinkArgs {
     /// The task

@@ -5,10 +5,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::{Arg, Command};
 use snapbox::{Data, assert_data_eq};
-
-use super::Cli;
 
 const HEAD: &str = "\
 # Reference
@@ -25,8 +23,7 @@ fn the_reference_is_made_from_the_commands() {
 }
 
 fn reference() -> String {
-    let mut cf = Cli::command();
-    cf.build();
+    let cf = super::whole();
     let mut page = HEAD.to_owned();
     let paths = paths(&cf, "cf");
     for (path, _) in &paths {

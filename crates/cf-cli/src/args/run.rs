@@ -20,7 +20,7 @@ Examples:
   cf run --all-ready --max-parallel 4 --isolation worktree
   cf run --all-ready --engine claude-code";
 
-/// `cf work batch run`.
+// `cf work batch run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The tasks (key, id, or the first 4 or more characters of an id)
@@ -45,7 +45,7 @@ pub(crate) struct RunArgs {
     pub(crate) settings: SettingFlags,
 }
 
-/// `cf work batch resume`.
+// `cf work batch resume`.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
     /// The batch [default: the newest unfinished one]
@@ -61,9 +61,17 @@ pub(crate) struct ResumeArgs {
     pub(crate) settings: SettingFlags,
 }
 
-/// The settings of a run as flags.
+// The settings of a run as flags. The help of a command has its headings in the order in which it got their options,
+// and a parser that is made late has had the global ones already: each is put behind the others again.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Settings of the run")]
+#[command(
+    next_help_heading = "Settings of the run",
+    mut_arg("directory", |arg| arg),
+    mut_arg("json", |arg| arg),
+    mut_arg("color", |arg| arg),
+    mut_arg("quiet", |arg| arg),
+    mut_arg("verbose", |arg| arg)
+)]
 pub(crate) struct SettingFlags {
     /// One task at a time, or several: serial, parallel [default: serial; parallel with --max-parallel above 1]
     #[arg(

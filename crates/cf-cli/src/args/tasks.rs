@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use cf_core::{TaskKey, TaskRef, TaskStatus};
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::Group;
 use super::values::{any_status, count, key, value, variable, whole_number};
 use crate::config::{EngineName, Limit};
 use crate::plan::{LAST_PRIORITY, PlanFormat};
 
-/// `cf tasks …`.
+// `cf tasks …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum TasksCommand {
     /// Add a task
     #[command(after_long_help = "\
@@ -24,8 +26,7 @@ Examples:
     /// Show one task with its questions, attempts and history
     Show(ShowArgs),
     /// Set something of several tasks at once
-    #[command(subcommand)]
-    Set(SetCommand),
+    Set(Group<SetCommand>),
     /// Change a task
     Edit(EditArgs),
     /// Delete tasks; their history stays
@@ -58,7 +59,7 @@ Examples:
     Graph(GraphArgs),
 }
 
-/// `cf tasks add`.
+// `cf tasks add`.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
     /// What it is called
@@ -97,7 +98,7 @@ pub(crate) struct AddArgs {
     pub(crate) batch: Option<TaskRef>,
 }
 
-/// How a task's agent is started.
+// How a task's agent is started.
 #[derive(Debug, Args)]
 pub(crate) struct AgentFlags {
     /// What runs it, instead of the engine of the batch
@@ -114,7 +115,7 @@ pub(crate) struct AgentFlags {
     pub(crate) env: Vec<(String, String)>,
 }
 
-/// `cf tasks list`.
+// `cf tasks list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only tasks with this status; may be given several times
@@ -125,15 +126,16 @@ pub(crate) struct ListArgs {
     pub(crate) limit: Option<usize>,
 }
 
-/// `cf tasks show`.
+// `cf tasks show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// The task (key, id, or the first 4 or more characters of an id)
     pub(crate) task: TaskRef,
 }
 
-/// `cf tasks set …`.
+// `cf tasks set …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum SetCommand {
     /// Say where tasks stand
     #[command(
@@ -143,7 +145,7 @@ pub(crate) enum SetCommand {
     Status(SetStatusArgs),
 }
 
-/// `cf tasks set status`.
+// `cf tasks set status`.
 #[derive(Debug, Args)]
 pub(crate) struct SetStatusArgs {
     /// The tasks; `self` for an agent's own
@@ -175,7 +177,7 @@ pub(crate) enum Field {
     Env,
 }
 
-/// `cf tasks edit`.
+// `cf tasks edit`.
 #[derive(Debug, Args)]
 pub(crate) struct EditArgs {
     /// The task
@@ -208,7 +210,7 @@ pub(crate) struct EditArgs {
     pub(crate) clear: Vec<Field>,
 }
 
-/// `cf tasks delete`.
+// `cf tasks delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// The tasks
@@ -219,7 +221,7 @@ pub(crate) struct DeleteArgs {
     pub(crate) force: bool,
 }
 
-/// `cf tasks depend`.
+// `cf tasks depend`.
 #[derive(Debug, Args)]
 pub(crate) struct DependArgs {
     /// The task that waits
@@ -232,7 +234,7 @@ pub(crate) struct DependArgs {
     pub(crate) remove: bool,
 }
 
-/// `cf tasks link`.
+// `cf tasks link`.
 #[derive(Debug, Args)]
 pub(crate) struct LinkArgs {
     /// The task
@@ -248,7 +250,7 @@ pub(crate) struct LinkArgs {
     pub(crate) pr: Vec<String>,
 }
 
-/// `cf tasks unlink`.
+// `cf tasks unlink`.
 #[derive(Debug, Args)]
 pub(crate) struct UnlinkArgs {
     /// The task
@@ -258,7 +260,7 @@ pub(crate) struct UnlinkArgs {
     pub(crate) links: Vec<String>,
 }
 
-/// `cf tasks import`.
+// `cf tasks import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
     /// The plan file; `-` reads standard input
@@ -277,7 +279,7 @@ pub(crate) enum ExportFormat {
     Json,
 }
 
-/// `cf tasks export`.
+// `cf tasks export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// Only these tasks, and none of what they depend on otherwise [default: all]
@@ -302,7 +304,7 @@ pub(crate) enum GraphFormat {
     Dot,
 }
 
-/// `cf tasks graph`.
+// `cf tasks graph`.
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
     /// How to draw it

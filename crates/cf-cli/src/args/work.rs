@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cf_core::TaskRef;
 use clap::{Args, Subcommand};
 
+use super::Group;
 use super::run::{RUN_EXAMPLES, ResumeArgs, RunArgs, SettingFlags};
 use super::values::{count, whole_number};
 
@@ -18,8 +19,9 @@ pub(crate) const RESUME_HELP: &str = "\
 Takes up every task that is not done, with the settings of the batch; a flag given replaces the stored one. Agents \
 that are still alive are taken over, not started again.";
 
-/// `cf work …`.
+// `cf work …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum WorkCommand {
     /// Run one task now
     Start(StartArgs),
@@ -39,12 +41,12 @@ pub(crate) enum WorkCommand {
     )]
     Merge(MergeArgs),
     /// Run, watch and stop batches
-    #[command(subcommand)]
-    Batch(BatchCommand),
+    Batch(Group<BatchCommand>),
 }
 
-/// `cf work batch …`.
+// `cf work batch …`.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum BatchCommand {
     /// Run tasks in the order of their dependencies
     #[command(after_long_help = RUN_EXAMPLES)]
@@ -70,7 +72,7 @@ pub(crate) enum BatchCommand {
     Report(ReportArgs),
 }
 
-/// `cf work start`.
+// `cf work start`.
 #[derive(Debug, Args)]
 pub(crate) struct StartArgs {
     /// The task
@@ -85,7 +87,7 @@ pub(crate) struct StartArgs {
     pub(crate) settings: SettingFlags,
 }
 
-/// `cf work stop`.
+// `cf work stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopTaskArgs {
     /// The task
@@ -95,7 +97,7 @@ pub(crate) struct StopTaskArgs {
     pub(crate) hold: bool,
 }
 
-/// `cf work merge`.
+// `cf work merge`.
 #[derive(Debug, Args)]
 pub(crate) struct MergeArgs {
     /// The tasks [default: every DONE task whose work is on a branch]
@@ -103,7 +105,7 @@ pub(crate) struct MergeArgs {
     pub(crate) tasks: Vec<TaskRef>,
 }
 
-/// `cf work logs`.
+// `cf work logs`.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// The task
@@ -121,7 +123,7 @@ fn attempt(text: &str) -> Result<u32, String> {
     whole_number(text, 1, u32::MAX)
 }
 
-/// A command about one batch.
+// A command about one batch.
 #[derive(Debug, Args)]
 pub(crate) struct BatchArgs {
     /// The batch [default: the newest]
@@ -129,7 +131,7 @@ pub(crate) struct BatchArgs {
     pub(crate) batch: Option<TaskRef>,
 }
 
-/// `cf work batch status`.
+// `cf work batch status`.
 #[derive(Debug, Args)]
 pub(crate) struct BatchStatusArgs {
     /// The batch [default: the newest]
@@ -140,7 +142,7 @@ pub(crate) struct BatchStatusArgs {
     pub(crate) watch: bool,
 }
 
-/// `cf work batch list`.
+// `cf work batch list`.
 #[derive(Debug, Args)]
 pub(crate) struct BatchListArgs {
     /// At most so many, the newest
@@ -148,7 +150,7 @@ pub(crate) struct BatchListArgs {
     pub(crate) limit: Option<usize>,
 }
 
-/// `cf work batch report`.
+// `cf work batch report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The batch [default: the newest]
@@ -159,7 +161,7 @@ pub(crate) struct ReportArgs {
     pub(crate) html: Option<PathBuf>,
 }
 
-/// `cf work batch stop`.
+// `cf work batch stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// The batch [default: the running one, when exactly one runs]

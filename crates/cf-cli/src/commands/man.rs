@@ -5,17 +5,15 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use clap::CommandFactory as _;
 use serde_json::json;
 
 use super::Ended;
-use crate::args::{Cli, ManArgs};
+use crate::args::{self, ManArgs};
 use crate::console::{self, Console};
 use crate::error::CliError;
 
 pub(super) fn run(args: &ManArgs, console: &Console) -> Ended {
-    let mut command = Cli::command();
-    command.build();
+    let command = args::whole();
     match &args.dir {
         Some(dir) => write_all(&command, dir, console),
         None => print_one(&command, &args.command),

@@ -15,7 +15,9 @@ pub(super) fn run(command: TasksCommand, console: &Console) -> Ended {
         TasksCommand::Add(args) => change::add(args, console),
         TasksCommand::List(args) => show::list(&args, console),
         TasksCommand::Show(args) => show::one(&args, console),
-        TasksCommand::Set(SetCommand::Status(args)) => change::set_status(&args, console),
+        TasksCommand::Set(group) => match group.command {
+            SetCommand::Status(args) => change::set_status(&args, console),
+        },
         TasksCommand::Edit(args) => change::edit(args, console),
         TasksCommand::Delete(args) => change::delete(&args, console),
         TasksCommand::Depend(args) => change::depend(&args, console),

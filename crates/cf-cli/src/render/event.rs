@@ -236,14 +236,18 @@ mod tests {
     use super::*;
 
     fn line(data: &str) -> Option<String> {
+        line_by("ATTEMPT_ENDED", "cli", data)
+    }
+
+    fn line_by(kind: &str, actor: &str, data: &str) -> Option<String> {
         let row = EventRow {
             seq: 7,
             at: cf_core::Timestamp::UNIX_EPOCH,
-            kind: "ATTEMPT_ENDED",
+            kind,
             task: None,
             batch: None,
             attempt: None,
-            actor: "cli",
+            actor,
             data,
         };
         let mut out = Vec::new();
@@ -269,19 +273,7 @@ mod tests {
     fn ids_are_short_unless_a_program_needs_the_whole() {
         let id = "0dd1b66c-69cc-40d7-8e07-c79f57801368";
         let by = |actor: &str| {
-            let row = EventRow {
-                seq: 7,
-                at: cf_core::Timestamp::UNIX_EPOCH,
-                kind: "ATTEMPT_ENDED",
-                task: None,
-                batch: None,
-                attempt: None,
-                actor,
-                data: "{}",
-            };
-            let mut out = Vec::new();
-            push_line(&mut out, &row, None).unwrap();
-            let line = String::from_utf8(out).unwrap();
+            let line = line_by("ATTEMPT_ENDED", actor, "{}").unwrap();
             line.split_once("  by ").unwrap().1.to_owned()
         };
         assert_eq!(by(&format!("batch:{id}")), "batch:0dd1b66c");
@@ -298,20 +290,13 @@ mod tests {
 
     #[test]
     fn nothing_of_a_row_reaches_a_terminal_that_it_would_act_upon() {
-        let row = EventRow {
-            seq: 7,
-            at: cf_core::Timestamp::UNIX_EPOCH,
-            kind: "A\u{1b}[31mB",
-            task: None,
-            batch: None,
-            attempt: None,
-            actor: "c\u{9b}2Jd",
-            data: "{\"e\u{9b}2Jf\":\"g\u{9b}2Jh\",\"i\":[\"j\u{9b}2Jk\",{\"l\u{202e}m\":1}]}",
-        };
-        let mut out = Vec::new();
-        push_line(&mut out, &row, None).unwrap();
         assert_eq!(
-            String::from_utf8(out).unwrap(),
+            line_by(
+                "A\u{1b}[31mB",
+                "c\u{9b}2Jd",
+                "{\"e\u{9b}2Jf\":\"g\u{9b}2Jh\",\"i\":[\"j\u{9b}2Jk\",{\"l\u{202e}m\":1}]}",
+            )
+            .unwrap(),
             "1970-01-01T00:00:00Z       7  AB  by cd  ef=gh  i=[\"jk\",{\"lm\":1}]"
         );
     }

@@ -229,21 +229,11 @@ fn write_diagram(store: &Store, language: Language, out: &mut impl Write) -> Res
     let mut edges = Vec::new();
     store.read(|reader| {
         let mut places: ById<u32> = ById::default();
-        let mut broken = Ok(());
-        reader.task_lines(&TaskFilter::default(), |line| {
+        each_task(reader, |line| {
             let place = diagram.task(&mut lines, line.label(), line.status, line.title);
-            match line.task_id() {
-                Ok(id) => {
-                    places.insert(id, place);
-                    ControlFlow::Continue(())
-                }
-                Err(error) => {
-                    broken = Err(error);
-                    ControlFlow::Break(())
-                }
-            }
+            places.insert(line.task_id()?, place);
+            Ok(())
         })?;
-        broken?;
         reader.each_edge(|task, on| {
             if let (Some(task), Some(on)) = (places.get(&task), places.get(&on)) {
                 edges.push((*on, *task));
@@ -257,18 +247,16 @@ fn write_diagram(store: &Store, language: Language, out: &mut impl Write) -> Res
 /// Every task with what it depends on.
 fn read_nodes(reader: &Reader<'_>) -> Result<Vec<Node>, StoreError> {
     let mut nodes: Vec<Node> = Vec::new();
-    let mut broken = Ok(());
-    reader.task_lines(&TaskFilter::default(), |line| match node(&line) {
-        Ok(node) => {
-            nodes.push(node);
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            broken = Err(error);
-            ControlFlow::Break(())
-        }
+    each_task(reader, |line| {
+        nodes.push(Node {
+            depends_on: Vec::new(),
+            id: line.task_id()?,
+            label: line.label().to_owned(),
+            status: line.task_status()?,
+            title: line.title.to_owned(),
+        });
+        Ok(())
     })?;
-    broken?;
     let places: ById<usize> = nodes.iter().enumerate().map(|(at, n)| (n.id, at)).collect();
     reader.each_edge(|task, on| {
         if let Some(at) = places.get(&task) {
@@ -278,12 +266,18 @@ fn read_nodes(reader: &Reader<'_>) -> Result<Vec<Node>, StoreError> {
     Ok(nodes)
 }
 
-fn node(line: &TaskLine<'_>) -> Result<Node, StoreError> {
-    Ok(Node {
-        depends_on: Vec::new(),
-        id: line.task_id()?,
-        label: line.label().to_owned(),
-        status: line.task_status()?,
-        title: line.title.to_owned(),
-    })
+/// Every task in turn, up to one that cannot be read.
+fn each_task(
+    reader: &Reader<'_>,
+    mut read: impl FnMut(&TaskLine<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut read_all = Ok(());
+    reader.task_lines(&TaskFilter::default(), |line| match read(&line) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            read_all = Err(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    read_all
 }
