@@ -114,7 +114,8 @@ fn run(words: &[&str]) -> Result<(Option<i32>, Vec<String>), Problem> {
     let kept = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
-        .spawn()?;
+        .spawn()
+        .map_err(|error| Problem::new(format!("cannot start {program}: {error}")))?;
     let kept = Pid::from_child(&kept);
     let abandoned = Arc::new(AtomicBool::new(false));
     watch_the_pipe(kept, Arc::clone(&abandoned))?;

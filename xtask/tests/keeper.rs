@@ -121,4 +121,6 @@ fn a_folder_is_removed_also_when_its_command_cannot_be_started() {
     let _ = fs::remove_dir_all(&folder);
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(!is_left, "{ended:?}");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("no-program"), "{said}");
 }

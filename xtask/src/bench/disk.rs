@@ -52,6 +52,17 @@ impl fmt::Display for Disk {
     }
 }
 
+/// The kinds of file systems without a disk: tmpfs and ramfs (`linux/magic.h`).
+const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Whether what is in a folder lies in memory alone.
+pub(crate) fn is_in_memory(folder: &Path) -> Result<bool, Problem> {
+    let kind = rustix::fs::statfs(folder)
+        .map_err(std::io::Error::from)?
+        .f_type;
+    Ok(u64::try_from(kind).is_ok_and(|kind| IN_MEMORY.contains(&kind)))
+}
+
 fn median(mut what: impl FnMut(usize) -> std::io::Result<()>) -> Result<Duration, Problem> {
     let mut times = Vec::with_capacity(TRIES);
     for nth in 0..TRIES {
@@ -77,6 +88,14 @@ mod tests {
         assert!(!disk.is_slow());
         let make = Duration::from_micros(101);
         assert!(Disk { make, ..disk }.is_slow());
+    }
+
+    #[test]
+    fn memory_is_no_disk() {
+        // Linux has shared memory there; the repository is built on a disk.
+        assert!(is_in_memory(Path::new("/dev/shm")).unwrap());
+        assert!(is_in_memory(Path::new("/dev/shm/none")).is_err());
+        assert!(!is_in_memory(Path::new("/proc")).unwrap());
     }
 
     #[test]

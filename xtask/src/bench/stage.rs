@@ -2,13 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Instant;
 
+use super::disk;
 use crate::checks::layers;
 use crate::problem::Problem;
 use crate::repo::{Repo, on_path, output};
@@ -134,10 +135,18 @@ impl Stage {
         let release = target.join("release");
         let bench = target.join("bench");
         let place = match place {
-            Some(place) => place
-                .canonicalize()
-                .map_err(|error| Problem::new(format!("--in {}: {error}", place.display())))?
-                .join(PLACE),
+            Some(place) => {
+                let refuse = |why: &dyn fmt::Display| {
+                    Problem::new(format!("--in {}: {why}", place.display()))
+                };
+                let found = place.canonicalize().map_err(|error| refuse(&error))?;
+                if disk::is_in_memory(&found)? {
+                    return Err(refuse(
+                        &"it lies in memory, where a flush costs nothing; name a folder on a disk",
+                    ));
+                }
+                found.join(PLACE)
+            }
             None => bench.clone(),
         };
         let scratch = place.join(format!("run-{}", std::process::id()));
