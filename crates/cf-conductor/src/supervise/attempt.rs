@@ -4,6 +4,7 @@
 //! written when nothing is left below (or, when that takes a while, a first record at once and the full one then); the
 //! conductor hears of it last.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -385,16 +386,25 @@ impl<'a> Run<'a> {
         let begun = self.clock.active();
         if !grace.is_zero() {
             sent.term_at_ms = Some(now_ms());
+            let look = || {
+                if is_broken("stop.agent-alone") {
+                    Vec::new()
+                } else {
+                    tree::running(part)
+                }
+            };
+            // What hangs below an agent that ends at once gets another parent, and may be in neither list of children
+            // when it is looked for only then. What is started between this look and the signal is found by the next.
+            let mut below = look();
             // The agent is this process's own child, so its number is nobody else's and it need not be looked for.
             let told = (matches!(part, Part::All) && self.ending.is_none()).then_some(self.agent);
             if let Some(agent) = told {
                 let _ = kill_process(agent, Signal::TERM);
             }
-            let below = if is_broken("stop.agent-alone") {
-                Vec::new()
-            } else {
-                tree::running(part)
-            };
+            let who = |process: &Stat| (process.pid, process.start_ticks);
+            let known: HashSet<_> = below.iter().map(who).collect();
+            let new = look().into_iter().filter(|now| !known.contains(&who(now)));
+            below.extend(new);
             for process in below {
                 if told.is_none_or(|agent| agent.as_raw_pid() != process.pid) {
                     tree::send(&process, Signal::TERM);
@@ -419,7 +429,7 @@ impl<'a> Run<'a> {
         }
         sent.kill_at_ms = Some(now_ms());
         let begun = self.clock.active();
-        let mut met = std::collections::HashSet::new();
+        let mut met = HashSet::new();
         loop {
             let mut found = tree::running(part);
             if is_broken("stop.agent-alone") {

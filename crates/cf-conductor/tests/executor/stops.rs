@@ -11,6 +11,7 @@ use crate::lab::{Lab, ended, kept, on_one_thread, until, with_argument, with_lab
 
 crate::tests![
     a_loop_in_the_background_is_gone_too,
+    what_hangs_below_an_agent_that_ends_at_once_is_asked_too,
     who_ignores_the_request_is_killed_after_the_grace,
     who_ends_in_time_is_not_killed,
     a_kill_does_not_wait,
@@ -53,6 +54,18 @@ fn a_loop_in_the_background_is_gone_too() {
         let before = size();
         tokio::time::sleep(Duration::from_millis(150)).await;
         assert_eq!(size(), before);
+    });
+}
+
+fn what_hangs_below_an_agent_that_ends_at_once_is_asked_too() {
+    with_lab(async |mut lab| {
+        // Many others below the supervisor, so that it is still looking at them when the agent has ended.
+        let others = "for i in $(seq 100); do (sleep TOKEN &); done";
+        let script = format!("{others}; touch f; sleep TOKEN; :");
+        let grace = Duration::from_secs(5);
+        let end = ended(stop_after(&mut lab, &script, "f", grace).await);
+        assert_eq!((end.how, end.kill_at_ms), (How::Killed, None), "{end:?}");
+        assert_eq!(lab.sleepers(), 0);
     });
 }
 
