@@ -104,6 +104,17 @@ impl Console {
         }
     }
 
+    /// For what is said before the options are known.
+    pub(crate) fn before_options(json: bool) -> Self {
+        Self::new(&Global {
+            directory: None,
+            json,
+            color: Color::Auto,
+            quiet: false,
+            verbose: 0,
+        })
+    }
+
     /// Words without styles for a terminal of this width, or a pipe. For tests.
     #[cfg(test)]
     pub(crate) const fn plain(width: Option<usize>) -> Self {
@@ -199,7 +210,7 @@ impl Console {
 /// Why nothing happens at this moment.
 fn waiting(wait: &Wait) -> String {
     let holder = match &wait.holder {
-        Some(holder) => format!("process {} ({})", holder.pid, holder.name),
+        Some(holder) => holder.to_string(),
         None => "somebody else".to_owned(),
     };
     let patience = cf_core::format_duration(wait.patience);

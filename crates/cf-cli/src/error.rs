@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use cf_conductor::conductor::ConductorError;
 use cf_conductor::store::StoreError;
+use cf_conductor::store::wait::{Holder, held_up_by};
 use cf_conductor::workspace::WorkspaceError;
 use cf_conductor::worktree::GitError;
 use serde::Serialize;
@@ -344,6 +345,20 @@ fn near(given: &str, similar: &[String]) -> Vec<String> {
         .collect()
 }
 
+/// What to do about whoever had the database locked for too long.
+fn busy_hint(holder: Option<&Holder>) -> String {
+    match holder {
+        None => "try again; another process was writing for too long".to_owned(),
+        Some(holder) if holder.is_stopped => format!(
+            "{holder} has it locked, and is stopped; let it go on with `kill -CONT {}`, or end it, and try again",
+            holder.pid
+        ),
+        Some(holder) => {
+            format!("{holder} had it locked for too long; try again when that has ended")
+        }
+    }
+}
+
 fn store_hint(error: &StoreError) -> Option<String> {
     Some(match error {
         StoreError::Open { path, source } => {
@@ -377,7 +392,7 @@ fn store_hint(error: &StoreError) -> Option<String> {
             } else if said.contains("full") {
                 "free some space; nothing was changed".to_owned()
             } else if error.is_busy() {
-                "try again; another process was writing for too long".to_owned()
+                busy_hint(held_up_by().as_ref())
             } else if error.is_transient() {
                 "see that the disk can be read and written, and that `ulimit -f` allows files as large; then try again, \
                  or go on with a batch by `cf work batch resume`"
@@ -404,4 +419,23 @@ fn store_hint(error: &StoreError) -> Option<String> {
         StoreError::Cycle(_) => "remove one of these dependencies: `cf tasks depend TASK ON --remove`".to_owned(),
         StoreError::Transition { .. } | StoreError::File { .. } => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    #[test_case(None => "try again; another process was writing for too long"; "somebody")]
+    #[test_case(Some(false) => "process 7 (cf) had it locked for too long; try again when that has ended"; "a writer")]
+    #[test_case(Some(true) => "process 7 (cf) has it locked, and is stopped; let it go on with `kill -CONT 7`, or end it, and \
+                               try again"; "a stopped one")]
+    fn whoever_had_the_database_locked_is_named(is_stopped: Option<bool>) -> String {
+        let holder = is_stopped.map(|is_stopped| Holder {
+            pid: 7,
+            name: "cf".to_owned(),
+            is_stopped,
+        });
+        busy_hint(holder.as_ref())
+    }
 }

@@ -19,7 +19,7 @@ mod render;
 mod workspace;
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use cf_conductor::{engine, process, supervise};
@@ -48,10 +48,7 @@ fn main() -> ExitCode {
         && (only == "--version" || only == "-V")
     {
         let printed = writeln!(std::io::stdout(), "cf {}", env!("CARGO_PKG_VERSION"));
-        return printed.map_or_else(
-            |error| CliError::from(error).exit_code().into(),
-            |()| ExitCode::SUCCESS,
-        );
+        return shown(printed, false).into();
     }
     let cli = match parse(&words) {
         Ok(cli) => cli,
@@ -87,13 +84,18 @@ fn parse(words: &[OsString]) -> Result<Cli, u8> {
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
         Err(error) => Err(match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
-                Ok(()) => 0,
-                Err(error) => CliError::from(error).exit_code(),
-            },
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => shown(error.print(), json),
             _ => error::report_usage(&error, json),
         }),
     }
+}
+
+/// The exit code of what only shows something, once it is said why it could not.
+fn shown(printed: io::Result<()>, json: bool) -> u8 {
+    let Err(error) = printed else {
+        return 0;
+    };
+    CliError::from(error).report(&Console::before_options(json))
 }
 
 /// `--wait-for-blockers` may stand alone, so a duration behind it would be read as the name of a task.

@@ -524,8 +524,7 @@ impl Store {
 
     /// Makes this store the conductor's: it gives up on other writers quickly, because it has agents to look after.
     pub(crate) fn be_the_conductors(&mut self) -> Result<()> {
-        self.conn
-            .busy_timeout(CONDUCTOR_PATIENCE)
+        wait::be_patient(&mut self.conn, &self.path, CONDUCTOR_PATIENCE)
             .doing("set the busy timeout")
     }
 

@@ -2,16 +2,16 @@
 //!
 //! Nobody is told unless [`tell_a_long_wait`] was called, and nothing but the telling depends on that.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use rusqlite::Connection;
 
-use crate::process::{Stat, own_pid, stat};
+use crate::process::{own_pid, stat};
 
 /// How long a wait may be before it is told.
 const SILENT: Duration = Duration::from_secs(1);
@@ -26,15 +26,40 @@ const WRITE_LOCK: u64 = 120;
 #[derive(Clone, Debug)]
 pub struct Wait {
     /// Who holds the lock, if the system says so.
-    pub holder: Option<Stat>,
+    pub holder: Option<Holder>,
     /// How long the wait is at most, from its beginning.
     pub patience: Duration,
+}
+
+/// A process that has the database locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number.
+    pub pid: i32,
+    /// Its command name, in printable ASCII.
+    pub name: String,
+    /// Whether somebody stopped it (SIGSTOP), so that it gives nothing back.
+    pub is_stopped: bool,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.pid, self.name)
+    }
 }
 
 type Listener = Box<dyn FnOnce(&Wait) + Send>;
 
 /// Who is told of a long wait, until there was one.
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+
+/// Who had the database locked when this process last waited for that in vain.
+static HELD_UP_BY: Mutex<Option<Holder>> = Mutex::new(None);
+
+/// Who had the database locked when this process last waited for that in vain, if the system said so.
+pub fn held_up_by() -> Option<Holder> {
+    HELD_UP_BY.lock().ok()?.clone()
+}
 
 /// Has `told` called in the middle of the first wait of this process that takes longer than a second.
 pub fn tell_a_long_wait(told: impl FnOnce(&Wait) + Send + 'static) {
@@ -58,6 +83,9 @@ pub(super) fn be_patient(
         let waited = begun.elapsed();
         let left = patience.saturating_sub(waited);
         if left.is_zero() {
+            if let Ok(mut held_up_by) = HELD_UP_BY.lock() {
+                *held_up_by = holder(&database);
+            }
             return false;
         }
         if waited >= SILENT {
@@ -74,7 +102,7 @@ fn tell(database: &Path, patience: Duration) {
     let listener = LISTENER.lock().ok().and_then(|mut told| told.take());
     if let Some(told) = listener {
         told(&Wait {
-            holder: holder(database).and_then(|pid| stat(pid).ok()),
+            holder: holder(database),
             patience,
         });
     }
@@ -84,7 +112,7 @@ fn tell(database: &Path, patience: Duration) {
 ///
 /// The list of all locks is read because asking for a lock of the file itself would need a descriptor of it, and
 /// closing that gives up every lock that this process has there.
-fn holder(database: &Path) -> Option<i32> {
+fn holder(database: &Path) -> Option<Holder> {
     let mut log_index = database.as_os_str().to_owned();
     log_index.push("-shm");
     let list = fs::read_to_string("/proc/locks").ok()?;
@@ -92,7 +120,7 @@ fn holder(database: &Path) -> Option<i32> {
         (PathBuf::from(log_index), Some(WRITE_LOCK)),
         (database.to_owned(), None),
     ];
-    files.iter().find_map(|(path, byte)| {
+    let pid = files.iter().find_map(|(path, byte)| {
         let meta = fs::metadata(path).ok()?;
         let dev = meta.dev();
         let file = format!(
@@ -102,6 +130,12 @@ fn holder(database: &Path) -> Option<i32> {
             meta.ino()
         );
         writers(&list, &file, *byte).find(|pid| *pid != own_pid())
+    })?;
+    let stat = stat(pid).ok()?;
+    Some(Holder {
+        pid,
+        is_stopped: stat.state == b'T',
+        name: stat.name,
     })
 }
 

@@ -39,6 +39,12 @@ const READING: &[&[&str]] = &[
     &["config", "check"],
     &["github", "status"],
     &["completions", "bash"],
+    &["man"],
+    &["--version"],
+    &["-V"],
+    &["--help"],
+    &["tasks", "list", "-h"],
+    &["help", "tasks"],
 ];
 
 #[test]

@@ -7,12 +7,22 @@ use super::super::{ConductorError, Notice};
 use super::Conductor;
 use crate::executor::Executor;
 use crate::store::StoreError;
+use crate::store::wait::held_up_by;
 
 /// How long others may keep the store busy before that is said.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long a batch that a signal stopped, and whose agents have ended, waits for a store that refuses.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// What the store said, and who keeps it busy.
+fn why(error: &StoreError) -> String {
+    let said = crate::chain(error);
+    match held_up_by().filter(|_| error.is_busy()) {
+        Some(holder) => format!("{said}; {holder} has it locked"),
+        None => said,
+    }
+}
 
 impl Conductor<'_> {
     /// Goes on without the store for now, or leaves when nothing is gained by waiting for it.
@@ -71,7 +81,7 @@ impl Conductor<'_> {
         if lasted >= patience && !std::mem::replace(&mut self.trouble_told, true) {
             self.observer.notice(&Notice::Unavailable {
                 what: "store".to_owned(),
-                why: crate::chain(error),
+                why: why(error),
             });
         }
     }
