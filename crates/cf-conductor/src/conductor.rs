@@ -45,6 +45,7 @@ pub use plan::{
     Plan, PlannedTask, Selection, Standing as PlannedStanding, check_engines, check_resume, prepare,
 };
 pub use recover::stopped::{Stopped, stopped, wake_the_stopped};
+pub(crate) use run::event_loop;
 pub use run::{Goal, conduct, start};
 pub use trees::repository;
 

@@ -24,6 +24,7 @@ use cf_github::{
 };
 use cf_reconcile::ClosedUnmerged;
 
+use crate::conductor::event_loop;
 use crate::settings::{CommentsFrom, Settings};
 use crate::source::GitHubReconciler;
 
@@ -235,7 +236,7 @@ impl GithubSource {
             .hosts
             .resolve(host)
             .map_err(|error| error.to_string())?;
-        let runtime = cache::runtime().map_err(|error| crate::chain(&error))?;
+        let runtime = event_loop().map_err(|error| crate::chain(&error))?;
         runtime.block_on(cf_github::scopes(access, limit))
     }
 

@@ -110,6 +110,26 @@ fn a_batch_that_cannot_have_all_its_supervisors_goes_on_with_those_that_it_has()
 }
 
 #[test]
+fn without_the_descriptors_for_an_event_loop_it_is_said_and_nothing_is_begun() {
+    let ws = workspace();
+    ws.add("a", "exit 0");
+    let mut said = 0;
+    for descriptors in 6..=16 {
+        let ended = ws
+            .command(["run", "a", "--force"])
+            .under_limits(&format!("-n {descriptors}"))
+            .run();
+        if ended.exit_code() == Some(0) {
+            continue;
+        }
+        let text = ended.refused().text();
+        assert!(text.contains("error: cannot "), "{descriptors}: {text}");
+        said += u32::from(text.contains("cannot start the event loop"));
+    }
+    assert!(said > 0, "one of them had too few for it alone");
+}
+
+#[test]
 fn a_retry_that_is_due_and_has_no_slot_costs_nothing() {
     let ws = workspace();
     ws.add("a", "exit 1");

@@ -11,12 +11,15 @@ mod trouble;
 mod waiting;
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cf_core::{Actor, AttemptId, BatchId, TaskId};
 use cf_reconcile::ReconcileAction;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::Signal;
 
 use super::launch::InheritedBy;
@@ -155,14 +158,29 @@ fn check_platform() -> Result<(), ConductorError> {
 fn within_runtime<T>(
     work: impl Future<Output = Result<T, ConductorError>>,
 ) -> Result<T, ConductorError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
+    event_loop()?.block_on(work)
+}
+
+/// An event loop for this thread.
+///
+/// # Errors
+///
+/// The system has no descriptors left for it.
+pub(crate) fn event_loop() -> Result<Runtime, ConductorError> {
+    has_room_for_a_loop()
+        .and_then(|()| Builder::new_current_thread().enable_all().build())
         .map_err(|source| ConductorError::System {
             what: "start the event loop",
             source,
-        })?;
-    runtime.block_on(work)
+        })
+}
+
+/// Sees whether there are as many descriptors as an event loop takes: tokio panics when it can have none for what it
+/// hears of signals by.
+fn has_room_for_a_loop() -> io::Result<()> {
+    // Three to wait with, three to hear of signals.
+    let pairs = [UnixStream::pair(), UnixStream::pair(), UnixStream::pair()];
+    pairs.into_iter().try_for_each(|pair| pair.map(drop))
 }
 
 /// What became true outside while the loop waited.

@@ -6,6 +6,7 @@ use cf_core::{Actor, Link, Repo, TaskId, Timestamp};
 use cf_github::{Answer, CommentAsk, Comments, FoundAsk, Known, LinkAsk, Proof, Read, Saved};
 
 use super::{GithubSource, locked};
+use crate::conductor::event_loop;
 use crate::source::github::observe;
 use crate::store::follow::{LinkRow, NewComment};
 use crate::store::{Durability, Reader, Result, Store, Tx, now};
@@ -137,7 +138,7 @@ pub fn look_up(
         return Ok(Vec::new());
     }
     let asked_at = Timestamp::now();
-    let answers = runtime()?.block_on(source.client().look(&asks));
+    let answers = event_loop()?.block_on(source.client().look(&asks));
     source.taking_in(Some(asked_at));
     let saved = source.client().take_changed();
     let talks: Vec<(&LinkRow, &Read)> = rows
@@ -228,16 +229,4 @@ pub(crate) const fn comments_of(row: &LinkRow) -> CommentAsk {
         seen: row.comments_seen,
         last: cf_github::FIRST_COMMENTS,
     }
-}
-
-/// An event loop for a command that waits for GitHub.
-pub(super) fn runtime()
--> std::result::Result<tokio::runtime::Runtime, crate::conductor::ConductorError> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| crate::conductor::ConductorError::System {
-            what: "start the event loop",
-            source,
-        })
 }

@@ -13,8 +13,9 @@ use cf_github::{
 pub use cf_github::{IssueFilter, IssueStates};
 
 use super::GithubSource;
-use super::cache::{keep, runtime};
+use super::cache::keep;
 use crate::conductor::ConductorError;
+use crate::conductor::event_loop;
 use crate::store::follow::NewComment;
 use crate::store::task::{Task, TaskEdit, TaskSpec};
 use crate::store::{Reader, Result, Store, StoreError, Tx};
@@ -82,7 +83,7 @@ pub fn import(
         .into());
     }
     store.read(|reader| source.load(reader))?;
-    let read = runtime()?.block_on(read(source, request, progress));
+    let read = event_loop()?.block_on(read(source, request, progress));
     let saved = source.client().take_changed();
     source.take_notices();
     let (result, issues, unreadable) = match read {
