@@ -4,6 +4,7 @@
 //! returns its error.
 
 pub(crate) mod lines;
+pub(crate) mod outlet;
 pub(crate) mod screen;
 
 use std::fmt;

@@ -130,13 +130,13 @@ const FLAT: &[Reading] = &[
             limit: Some(10),
         };
         r.tasks(&filter, |_| Ok(()))?;
-        r.task_rows(&filter, |_| Ok::<_, StoreError>(()))?;
+        r.task_rows(&filter, |_| ControlFlow::Continue(()))?;
         r.task_lines(&filter, |_| ControlFlow::Continue(()))
     }),
     ("tasks with a rare status", |r, _| {
         let filter = TaskFilter::with_status(TaskStatus::Failed);
         r.tasks(&filter, |_| Ok(()))?;
-        r.task_rows(&filter, |_| Ok::<_, StoreError>(()))?;
+        r.task_rows(&filter, |_| ControlFlow::Continue(()))?;
         r.task_lines(&filter, |_| ControlFlow::Continue(()))
     }),
 ];
@@ -149,7 +149,7 @@ const ALONG: &[Reading] = &[
         r.task_lines(&TaskFilter::default(), |_| ControlFlow::Continue(()))
     }),
     ("rows of tasks", |r, _| {
-        r.task_rows(&TaskFilter::default(), |_| Ok::<_, StoreError>(()))
+        r.task_rows(&TaskFilter::default(), |_| ControlFlow::Continue(()))
     }),
     ("standings", |r, _| r.standings(|_| true, |_| ())),
     ("edges", |r, _| r.edges().map(drop)),

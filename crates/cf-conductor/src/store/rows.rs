@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::str::FromStr;
 
 use cf_core::{BatchId, Link, TaskId, Timestamp};
@@ -264,16 +265,16 @@ impl Reader<'_> {
     }
 
     /// The tasks that the filter lets through, in the order in which they were added, each handed to `each` as it is
-    /// read.
+    /// read, until it breaks.
     ///
     /// # Errors
     ///
-    /// SQLite refuses, or `each` does.
-    pub fn task_rows<E: From<super::StoreError>>(
+    /// SQLite refuses, or a row holds what cf does not write.
+    pub fn task_rows(
         &self,
         filter: &TaskFilter,
-        mut each: impl FnMut(&TaskRow<'_>) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
+        mut each: impl FnMut(&TaskRow<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
         const DOING: &str = "read the tasks";
         let sql = format!("{TASK}{}", filter.clause());
         let mut statement: Statement<'_> = self.conn.prepare(&sql).doing(DOING)?;
@@ -302,7 +303,9 @@ impl Reader<'_> {
                     open_blockers: self.open_blockers(id)?,
                 }
             };
-            each(&TaskRow::from_row(row, around).doing("read a task")?)?;
+            if each(&TaskRow::from_row(row, around).doing("read a task")?).is_break() {
+                break;
+            }
         }
         Ok(())
     }

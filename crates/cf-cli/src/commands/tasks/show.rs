@@ -17,6 +17,7 @@ use super::super::batch::resolve;
 use super::super::{Ended, Labels, find_task, github};
 use crate::args::tasks::{GraphArgs, GraphFormat, ListArgs, ShowArgs};
 use crate::config::Layer;
+use crate::console::outlet::Outlet;
 use crate::console::{self, Console};
 use crate::error::CliError;
 use crate::render::graph::{self, Diagram, Language, Node};
@@ -58,18 +59,20 @@ fn filter(args: &ListArgs) -> TaskFilter {
 }
 
 /// The same lines as those of the table without styles, made as the rows are read: a list of ten thousand is read by
-/// other programs again and again. They are written afterwards: a reader that waits for a pipe that nobody empties
-/// would keep the write-ahead log from being used again.
+/// other programs again and again.
 fn list_lines(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
-    let mut lines = task::HEADINGS.join("\t").into_bytes();
-    lines.push(b'\n');
+    let mut lines = Outlet::new();
+    lines
+        .end()
+        .extend_from_slice(task::HEADINGS.join("\t").as_bytes());
+    lines.end().push(b'\n');
     store.read(|reader| {
         reader.task_lines(&filter(args), |line| {
-            push_line(&mut lines, &line);
-            ControlFlow::Continue(())
+            push_line(lines.end(), &line);
+            lines.offer()
         })
     })?;
-    Ok(out.write_all(&lines)?)
+    Ok(lines.finish(out)?)
 }
 
 fn push_line(lines: &mut Vec<u8>, line: &TaskLine<'_>) {
@@ -95,18 +98,19 @@ fn push_line(lines: &mut Vec<u8>, line: &TaskLine<'_>) {
 }
 
 fn list_json(args: &ListArgs, store: &Store, out: &mut impl Write) -> Result<(), CliError> {
+    let mut lines = Outlet::new();
     let mut lead = "[";
-    let mut lines = Vec::new();
     store.read(|reader| {
         reader.task_rows(&filter(args), |row| {
-            lines.extend_from_slice(lead.as_bytes());
+            lines.end().extend_from_slice(lead.as_bytes());
             lead = ",\n";
-            push_task(&mut lines, row);
-            Ok::<_, StoreError>(())
+            push_task(lines.end(), row);
+            lines.offer()
         })
     })?;
-    lines.extend_from_slice(if lead == "[" { b"[]\n" } else { b"]\n" });
-    Ok(out.write_all(&lines)?)
+    let end: &[u8] = if lead == "[" { b"[]\n" } else { b"]\n" };
+    lines.end().extend_from_slice(end);
+    Ok(lines.finish(out)?)
 }
 
 /// `cf tasks show`.
@@ -222,17 +226,17 @@ pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
     Ok(0)
 }
 
-/// Every task is drawn as it is read; no more is kept of it than that and where it stands.
+/// Every task is drawn as it is read; no more is kept of it than where it stands.
 fn write_diagram(store: &Store, language: Language, out: &mut impl Write) -> Result<(), CliError> {
-    let mut lines = Vec::new();
-    let mut diagram = Diagram::begin(&mut lines, language);
+    let mut lines = Outlet::new();
+    let mut diagram = Diagram::begin(lines.end(), language);
     let mut edges = Vec::new();
     store.read(|reader| {
         let mut places: ById<u32> = ById::default();
         each_task(reader, |line| {
-            let place = diagram.task(&mut lines, line.label(), line.status, line.title);
+            let place = diagram.task(lines.end(), line.label(), line.status, line.title);
             places.insert(line.task_id()?, place);
-            Ok(())
+            Ok(lines.offer())
         })?;
         reader.each_edge(|task, on| {
             if let (Some(task), Some(on)) = (places.get(&task), places.get(&on)) {
@@ -240,8 +244,8 @@ fn write_diagram(store: &Store, language: Language, out: &mut impl Write) -> Res
             }
         })
     })?;
-    diagram.end(&mut lines, &mut edges);
-    Ok(out.write_all(&lines)?)
+    diagram.end(lines.end(), &mut edges);
+    Ok(lines.finish(out)?)
 }
 
 /// Every task with what it depends on.
@@ -255,7 +259,7 @@ fn read_nodes(reader: &Reader<'_>) -> Result<Vec<Node>, StoreError> {
             status: line.task_status()?,
             title: line.title.to_owned(),
         });
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     let places: ById<usize> = nodes.iter().enumerate().map(|(at, n)| (n.id, at)).collect();
     reader.each_edge(|task, on| {
@@ -266,18 +270,17 @@ fn read_nodes(reader: &Reader<'_>) -> Result<Vec<Node>, StoreError> {
     Ok(nodes)
 }
 
-/// Every task in turn, up to one that cannot be read.
+/// Every task in turn, until `each` breaks or cannot read one.
 fn each_task(
     reader: &Reader<'_>,
-    mut read: impl FnMut(&TaskLine<'_>) -> Result<(), StoreError>,
+    mut each: impl FnMut(&TaskLine<'_>) -> Result<ControlFlow<()>, StoreError>,
 ) -> Result<(), StoreError> {
-    let mut read_all = Ok(());
-    reader.task_lines(&TaskFilter::default(), |line| match read(&line) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => {
-            read_all = Err(error);
+    let mut read = Ok(());
+    reader.task_lines(&TaskFilter::default(), |line| {
+        each(&line).unwrap_or_else(|error| {
+            read = Err(error);
             ControlFlow::Break(())
-        }
+        })
     })?;
-    read_all
+    read
 }

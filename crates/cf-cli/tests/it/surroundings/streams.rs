@@ -1,6 +1,7 @@
 //! Standard streams that are closed, full or gone, and a terminal that vanishes.
 
 use std::fs::File;
+use std::io::Read as _;
 
 use cf_testkit::{Signal, Workspace, process};
 
@@ -72,6 +73,38 @@ fn an_output_that_takes_nothing_is_said() {
             ended.stderr().contains("No space left"),
             "{args:?}: {ended:?}"
         );
+    }
+}
+
+#[test]
+fn a_list_that_is_not_read_on_keeps_the_log_of_the_store_from_nothing() {
+    let ws = workspace();
+    let script = format!("true # {}", "x".repeat(300));
+    ws.cf(["tasks", "import", ws.plan(&plan_of(2_000, &script))])
+        .ok();
+    for args in [
+        &["tasks", "list"][..],
+        &["tasks", "list", "--json"],
+        &["tasks", "graph", "--format", "dot"],
+    ] {
+        let whole = ws.cf(args).ok();
+        assert!(
+            whole.stdout_bytes().len() > 64 * 1024,
+            "{args:?} fits into a pipe"
+        );
+        let (mut from, to) = std::io::pipe().expect("there are descriptors left");
+        let list = ws.command(args).stdout(to).spawn();
+        let mut read = vec![0; 1];
+        from.read_exact(&mut read).expect("the list begins");
+        // The log is not emptied while a reading lasts that began before.
+        ws.wait_until("the log can be used again", || {
+            ws.set("t0", "backlog");
+            ws.set("t0", "ready");
+            ws.sql("PRAGMA wal_checkpoint(TRUNCATE)") == "0"
+        });
+        from.read_to_end(&mut read).expect("the list ends");
+        list.wait().ok();
+        assert_eq!(read, whole.stdout_bytes(), "{args:?}");
     }
 }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use cf_conductor::store::Store;
 use cf_conductor::store::event::{Event, EventFilter};
@@ -172,7 +173,7 @@ fn tasks_are_written_as_their_shape_says() {
                 })?;
                 reader.task_rows(&filter, |row| {
                     rows.push(written(|out| push_task(out, row)));
-                    Ok::<_, StoreError>(())
+                    ControlFlow::Continue(())
                 })
             })
             .unwrap();
