@@ -81,8 +81,14 @@ fn with_whole_help(command: clap::Command) -> clap::Command {
         return command;
     }
     command.mut_subcommand(HELP, |help| {
-        groups.iter().fold(help, |help, group| {
-            help.mut_subcommand(group.get_name(), |copy| with_names_of(copy, group))
+        help.mut_subcommands(|copy| {
+            let group = groups
+                .iter()
+                .find(|group| group.get_name() == copy.get_name());
+            match group {
+                Some(group) => with_names_of(copy, group),
+                None => copy,
+            }
         })
     })
 }
@@ -90,6 +96,7 @@ fn with_whole_help(command: clap::Command) -> clap::Command {
 /// A command below `help`, with the names and the summaries of a group.
 fn with_names_of(copy: clap::Command, group: &clap::Command) -> clap::Command {
     let above = copy.get_bin_name().unwrap_or_default().to_owned();
+    let page = copy.get_display_name().unwrap_or_default().to_owned();
     let names = group
         .get_subcommands()
         .filter(|command| command.get_name() != HELP)
@@ -98,6 +105,7 @@ fn with_names_of(copy: clap::Command, group: &clap::Command) -> clap::Command {
             let name: &'static str = command.get_name().to_owned().leak();
             let below = clap::Command::new(name)
                 .bin_name(format!("{above} {name}"))
+                .display_name(format!("{page}-{name}"))
                 .disable_help_flag(true)
                 .disable_help_subcommand(true)
                 .about(command.get_about().cloned().unwrap_or_default());
@@ -397,6 +405,14 @@ mod tests {
     }
 
     fn same(group: &clap::Command, copy: &clap::Command) {
+        let names = |of: &clap::Command| -> Vec<String> {
+            let names = of.get_subcommands().map(clap::Command::get_name);
+            names
+                .filter(|name| *name != HELP)
+                .map(str::to_owned)
+                .collect()
+        };
+        assert_eq!(names(copy), names(group), "{copy}");
         for command in group.get_subcommands() {
             if command.get_name() == HELP {
                 continue;
@@ -404,7 +420,11 @@ mod tests {
             let below = copy.find_subcommand(command.get_name());
             let below = below.unwrap_or_else(|| panic!("{copy} lacks {command}"));
             assert_eq!(below.get_about(), command.get_about(), "{copy} {command}");
-            assert!(below.get_bin_name().is_some(), "{copy} {command}");
+            let called = below.get_bin_name().unwrap_or_default();
+            assert!(called.starts_with("cf "), "{copy} {command}: {called}");
+            // Its page is called so.
+            let page = below.get_display_name().unwrap_or_default();
+            assert_eq!(page, called.replace(' ', "-"));
             same(command, below);
         }
     }

@@ -31,6 +31,13 @@ fn every_command_has_a_page() {
             "{page}: {text}"
         );
     }
+    // The folder is the user's, where the pages of other programs lie too.
+    let folder = std::fs::read_dir(ws.root().join("pages/man1")).expect("the folder is there");
+    let names = folder.map(|entry| entry.expect("it can be read").file_name());
+    let mut names: Vec<_> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.sort();
+    assert_eq!(names, pages);
+    assert!(pages.contains(&"cf-help-tasks-set-status.1"), "{pages:?}");
     assert!(
         ws.read("pages/man1/cf-tasks-add.1")
             .contains("\\-\\-depends\\-on")
