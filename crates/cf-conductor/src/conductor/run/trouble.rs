@@ -7,7 +7,7 @@ use super::super::{ConductorError, Notice};
 use super::Conductor;
 use crate::executor::Executor;
 use crate::store::StoreError;
-use crate::store::wait::held_up_by;
+use crate::store::wait::{Holder, held_up_by};
 
 /// How long others may keep the store busy before that is said.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -16,9 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// What the store said, and who keeps it busy.
-fn why(error: &StoreError) -> String {
+fn why(error: &StoreError, holder: Option<Holder>) -> String {
     let said = crate::chain(error);
-    match held_up_by().filter(|_| error.is_busy()) {
+    match holder.filter(|_| error.is_busy()) {
+        Some(holder) if holder.is_stopped => format!(
+            "{said}; {holder} has it locked, and is stopped; let it go on with `kill -CONT {}`, or end it",
+            holder.pid
+        ),
         Some(holder) => format!("{said}; {holder} has it locked"),
         None => said,
     }
@@ -81,7 +85,7 @@ impl Conductor<'_> {
         if lasted >= patience && !std::mem::replace(&mut self.trouble_told, true) {
             self.observer.notice(&Notice::Unavailable {
                 what: "store".to_owned(),
-                why: why(error),
+                why: why(error, held_up_by()),
             });
         }
     }
@@ -124,5 +128,29 @@ impl Conductor<'_> {
                 why: why.to_owned(),
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_case::test_case;
+
+    #[test_case(rusqlite::ffi::SQLITE_BUSY, false => Some("; process 7 (cf) has it locked".to_owned()); "a writer")]
+    #[test_case(rusqlite::ffi::SQLITE_BUSY, true => Some("; process 7 (cf) has it locked, and is stopped; let it go on \
+                                                          with `kill -CONT 7`, or end it".to_owned()); "a stopped one")]
+    #[test_case(rusqlite::ffi::SQLITE_FULL, false => Some(String::new()); "another trouble")]
+    fn whoever_keeps_the_store_busy_is_named(code: i32, is_stopped: bool) -> Option<String> {
+        let error = StoreError::Sql {
+            what: "begin",
+            source: rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None),
+        };
+        let holder = Holder {
+            pid: 7,
+            name: "cf".to_owned(),
+            is_stopped,
+        };
+        let why = why(&error, Some(holder));
+        why.strip_prefix(&crate::chain(&error)).map(str::to_owned)
     }
 }
