@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn memory_is_no_disk() {
-        // Linux has shared memory there; the repository is built on a disk.
+        // Linux has shared memory there; what it tells of processes lies on no disk either, but is of another kind.
         assert!(is_in_memory(Path::new("/dev/shm")).unwrap());
         assert!(is_in_memory(Path::new("/dev/shm/none")).is_err());
         assert!(!is_in_memory(Path::new("/proc")).unwrap());

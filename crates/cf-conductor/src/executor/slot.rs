@@ -131,8 +131,8 @@ impl Slot {
         }
     }
 
-    /// Waits for its first word, for `patience` at most, and looks after `first_look` whether it must be woken for
-    /// that. Cancelling loses nothing.
+    /// Waits for its first word: for `first_look`, and then, when it has been let go on if somebody stopped it, for
+    /// `patience` at most. Cancelling loses nothing, and the next call begins anew.
     pub(super) async fn hello(
         &self,
         receiver: &mut Receiver,

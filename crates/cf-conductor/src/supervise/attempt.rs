@@ -394,7 +394,8 @@ impl<'a> Run<'a> {
                 }
             };
             // What hangs below an agent that ends at once gets another parent, and may be in neither list of children
-            // when it is looked for only then. What is started between this look and the signal is found by the next.
+            // when it is looked for only then. For what is started between this look and the signal there is another;
+            // what that misses is killed after the grace.
             let mut below = look();
             // The agent is this process's own child, so its number is nobody else's and it need not be looked for.
             let told = (matches!(part, Part::All) && self.ending.is_none()).then_some(self.agent);

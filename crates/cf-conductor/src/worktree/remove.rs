@@ -104,7 +104,7 @@ impl Repository {
     }
 
     /// Removes what git keeps of worktrees of cf that a git was adding when it was killed, before it had written where
-    /// the repository is and where the worktree stands: over an empty file of the first every git fails, the user's own
+    /// the repository is or where the worktree stands: over an empty file of the first every git fails, the user's own
     /// too, whatever it is asked, and without the second `git fsck` finds fault with the repository for ever. Under the
     /// lock of the repository no git of cf is adding any. What cannot be removed is git's to complain about.
     pub(super) fn forget_half_added(&self, _lock: &Lock) {
