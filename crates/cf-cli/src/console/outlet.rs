@@ -168,7 +168,7 @@ mod tests {
         for round in 0..3 {
             assert!(push(&mut outlet, 3_000).is_continue());
             assert!(outlet.held.len() > 100_000, "nobody reads");
-            let mut some = [0; 30_000];
+            let mut some = vec![0; 30_000];
             let count = from.read(&mut some).unwrap();
             read.extend_from_slice(&some[..count]);
             assert!(count > 0, "round {round}");

@@ -16,7 +16,7 @@ use rusqlite::types::Null;
 use super::event::EventFilter;
 use super::prune::Pruning;
 use super::task::{TaskFilter, TaskSpec};
-use super::{Reader, Result, Store, StoreError};
+use super::{Reader, Result, Store};
 use crate::settings::Settings;
 
 /// Tasks of the small store; the large one has ten times as many. Both have the same batches.
