@@ -156,6 +156,16 @@ pub(crate) enum Color {
     Never,
 }
 
+impl From<Color> for clap::ColorChoice {
+    fn from(color: Color) -> Self {
+        match color {
+            Color::Auto => Self::Auto,
+            Color::Always => Self::Always,
+            Color::Never => Self::Never,
+        }
+    }
+}
+
 // The commands.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]

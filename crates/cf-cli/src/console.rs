@@ -106,11 +106,11 @@ impl Console {
     }
 
     /// For what is said before the options are known.
-    pub(crate) fn before_options(json: bool) -> Self {
+    pub(crate) fn before_options(json: bool, color: Color) -> Self {
         Self::new(&Global {
             directory: None,
             json,
-            color: Color::Auto,
+            color,
             quiet: false,
             verbose: 0,
         })

@@ -27,7 +27,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing_subscriber::filter::LevelFilter;
 
-use args::Cli;
+use args::{Cli, Color};
 use console::Console;
 use error::CliError;
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         && (only == "--version" || only == "-V")
     {
         let printed = writeln!(std::io::stdout(), "cf {}", env!("CARGO_PKG_VERSION"));
-        return shown(printed, false).into();
+        return shown(printed, false, Color::Auto).into();
     }
     let cli = match parse(&words) {
         Ok(cli) => cli,
@@ -71,31 +71,33 @@ fn parse(words: &[OsString]) -> Result<Cli, u8> {
     let before_dashes = || words.iter().skip(1).take_while(|word| *word != "--");
     let json = before_dashes().any(|word| word == "--json");
     let color = if before_dashes().any(|word| word == "--color=never") {
-        clap::ColorChoice::Never
+        Color::Never
     } else if before_dashes().any(|word| word == "--color=always") {
-        clap::ColorChoice::Always
+        Color::Always
     } else {
-        clap::ColorChoice::Auto
+        Color::Auto
     };
-    if let Some(error) = detached_wait(words, color) {
+    if let Some(error) = detached_wait(words, color.into()) {
         return Err(error::report_usage(&error, json));
     }
-    let matches = Cli::command().color(color).try_get_matches_from(words);
+    let matches = Cli::command()
+        .color(color.into())
+        .try_get_matches_from(words);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
         Err(error) => Err(match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => shown(error.print(), json),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => shown(error.print(), json, color),
             _ => error::report_usage(&error, json),
         }),
     }
 }
 
 /// The exit code of what only shows something, once it is said why it could not.
-fn shown(printed: io::Result<()>, json: bool) -> u8 {
+fn shown(printed: io::Result<()>, json: bool, color: Color) -> u8 {
     let Err(error) = printed else {
         return 0;
     };
-    CliError::from(error).report(&Console::before_options(json))
+    CliError::from(error).report(&Console::before_options(json, color))
 }
 
 /// `--wait-for-blockers` may stand alone, so a duration behind it would be read as the name of a task.

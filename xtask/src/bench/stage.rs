@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -135,20 +135,19 @@ impl Stage {
         let release = target.join("release");
         let bench = target.join("bench");
         let place = match place {
-            Some(place) => {
-                let refuse = |why: &dyn fmt::Display| {
-                    Problem::new(format!("--in {}: {why}", place.display()))
-                };
-                let found = place.canonicalize().map_err(|error| refuse(&error))?;
-                if disk::is_in_memory(&found)? {
-                    return Err(refuse(
-                        &"it lies in memory, where a flush costs nothing; name a folder on a disk",
-                    ));
-                }
-                found.join(PLACE)
-            }
+            Some(place) => place
+                .canonicalize()
+                .map_err(|error| Problem::new(format!("--in {}: {error}", place.display())))?
+                .join(PLACE),
             None => bench.clone(),
         };
+        fs::create_dir_all(&place)?;
+        if disk::is_in_memory(&place)? {
+            return Err(Problem::new(format!(
+                "{} lies in memory, where a flush costs nothing; name a folder on a disk with --in DIR",
+                place.display()
+            )));
+        }
         let scratch = place.join(format!("run-{}", std::process::id()));
         remove_old_runs(&place);
         fs::create_dir_all(scratch.join("home"))?;

@@ -148,12 +148,8 @@ impl Table {
             .set_truncation_indicator("…")
             .set_width(u16::try_from(width).unwrap_or(u16::MAX));
         layout.set_header(self.headings.iter().map(Cell::new));
-        // To break a long word into lines costs the square of its length, and most of these would not be shown. A line
-        // more than is shown has the layout cut the text where there is no room for more.
-        let most = (MOST_LINES + 1).saturating_mul(width + 1);
         for row in self.rows() {
-            let mut cells =
-                Row::from(row.map(|shown| Cell::new(text::shortened(shown.text, most))));
+            let mut cells = Row::from(row.map(|shown| Cell::new(cut(shown.text, width))));
             cells.max_height(MOST_LINES);
             layout.add_row(cells);
         }
@@ -329,6 +325,12 @@ fn paint_line<'t>(console: &Console, line: &str, row: impl Iterator<Item = Shown
     painted
 }
 
+/// What the layout is given of a text: to break a long word into lines costs the square of its length, and most of these
+/// would not be shown. A line more than is shown has it cut the text where there is no room for more.
+fn cut(text: &str, width: usize) -> Cow<'_, str> {
+    text::shortened(text, (MOST_LINES + 1).saturating_mul(width + 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -416,20 +418,19 @@ mod tests {
         );
     }
 
-    /// The layout needs seconds for each of them when it is given them whole.
     #[test]
     fn a_word_without_end_costs_no_more_than_what_is_shown_of_it() {
-        let begun = std::time::Instant::now();
         for word in ["y", "\u{6f22}", "\u{301}"] {
+            let title = word.repeat(40_000);
+            assert!(cut(&title, 80).chars().count() < 1_000, "{word}");
             let mut table = Table::new(&["Task", "State", "Title"]);
-            table.row(["a".into(), "READY".into(), word.repeat(40_000).into()]);
+            table.row(["a".into(), "READY".into(), title.into()]);
             let mut out = Vec::new();
             table.write(&Console::plain(Some(80)), &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             assert!(text.lines().count() <= 1 + MOST_LINES, "{text}");
             assert!(text.trim_end().ends_with('…'), "{text}");
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(2));
     }
 
     #[test]
