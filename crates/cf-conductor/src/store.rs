@@ -54,6 +54,10 @@ const CONDUCTOR_PATIENCE: Duration = Duration::from_millis(500);
 /// How much of the database a process that only reads may keep in memory, in KiB.
 const READERS_CACHE_KIB: i64 = 16 * 1024;
 
+/// The same where every page is read once, in KiB: with 16 MiB a list of 100,000 tasks touched 4,000 pages of memory for
+/// the first time, which took a fifth of its time.
+const SCANS_CACHE_KIB: i64 = 512;
+
 /// What can go wrong with the store, or with what was asked of it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -613,6 +617,18 @@ impl Store {
             crate::fault::point("wake.poked");
         }
         Ok((value, appended))
+    }
+
+    /// Keeps little of the database in memory from now on: for readings that go through a table in its own order and
+    /// meet no page twice. Elsewhere it makes them slower.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn expect_a_scan(&self) -> Result<()> {
+        self.conn
+            .pragma_update(None, "cache_size", -SCANS_CACHE_KIB)
+            .doing("set the size of the cache")
     }
 
     /// Reads with one consistent view of the whole database.

@@ -32,6 +32,7 @@ use crate::workspace;
 /// `cf tasks list`.
 pub(super) fn list(args: &ListArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
+    store.expect_a_scan()?;
     let mut out = console::out();
     if console.json {
         list_json(args, &store, &mut out)?;
@@ -212,6 +213,7 @@ fn links_known(
 /// `cf tasks graph`.
 pub(super) fn graph(args: &GraphArgs, console: &Console) -> Ended {
     let (_, store) = workspace::open_to_read()?;
+    store.expect_a_scan()?;
     if console.json {
         console::print_json(&store.read(read_nodes)?)?;
         return Ok(0);
