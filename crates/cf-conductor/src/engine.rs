@@ -6,7 +6,7 @@
 //! the tail of its log into a [`Verdict`].
 //!
 //! Nothing here starts a process, writes a file or reads a clock. The one look at the world is
-//! [`find_program`], which looks for programs in the folders of a `PATH`.
+//! [`find_program`] and [`program_started_in`], which look for programs.
 
 mod config;
 mod environment;
@@ -37,7 +37,7 @@ pub use environment::{
 pub use invocation::{
     Invocation, InvocationError, ScriptFile, Start, StdinFrom, script_invocation,
 };
-pub use program::{agents_on_path, find_program};
+pub use program::{NoProgram, agents_on_path, find_program, program_started_in};
 pub use said::{last_lines, one_line, printable};
 pub use verdict::{TAIL_BYTES, Tokens, Verdict};
 

@@ -1,4 +1,8 @@
-//! Coding-agent programs, played by scripts: how they get their prompt and when they have succeeded.
+//! Coding-agent programs, played by scripts: where they are found, how they get their prompt and when they have
+//! succeeded.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 
 use cf_testkit::Workspace;
 
@@ -81,4 +85,51 @@ fn an_agent_program_without_a_closing_event_is_failed() {
         r#"{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}"#,
     );
     ws.run(["a"]).ok();
+}
+
+/// Writes an executable file below the root of a workspace.
+fn executable(ws: &Workspace, name: &str, script: &str) {
+    ws.write(name, script);
+    std::fs::set_permissions(ws.root().join(name), Permissions::from_mode(0o755))
+        .expect("the file is ours");
+}
+
+#[test]
+fn a_relative_program_is_looked_for_where_it_is_started_wherever_the_caller_stands() {
+    let ws = workspace();
+    ws.config("engine = 'mine'\n[engines.mine]\ncommand = ['./agent.sh']\n");
+    executable(&ws, "agent.sh", "#!/bin/sh\necho root >> ran\n");
+    executable(&ws, "sub/other.sh", "#!/bin/sh\necho sub >> ran\n");
+    ws.task("a").add();
+    ws.task("b").add();
+    let sub = ws.root().join("sub");
+    ws.command(["run", "a"]).dir(&sub).run().ok();
+    ws.command(["-C", "sub", "run", "b"]).run().ok();
+    assert_eq!(ws.read("ran"), "root\nroot\n");
+
+    // What lies beside the caller, and not where agents start, does not count.
+    ws.config("engine = 'mine'\n[engines.mine]\ncommand = ['./other.sh']\n");
+    ws.task("c").add();
+    ws.command(["run", "c"])
+        .dir(&sub)
+        .run()
+        .code(1)
+        .says("needs the program \"./other.sh\", which is not there: agents start in")
+        .never_says("not on the PATH");
+    ws.write("other.sh", "");
+    ws.run(["c"])
+        .code(1)
+        .says("is not an executable file")
+        .says("chmod +x");
+    assert_eq!(ws.status("c"), "READY");
+    assert!(ws.attempts("c").is_empty());
+    let absolute = ws.root().join("nowhere/agent");
+    ws.config(&format!(
+        "engine = 'mine'\n[engines.mine]\ncommand = ['{}']\n",
+        absolute.display()
+    ));
+    ws.run(["c"])
+        .code(1)
+        .says("which is not there")
+        .never_says("not on the PATH");
 }

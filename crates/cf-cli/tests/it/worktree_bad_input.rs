@@ -47,6 +47,41 @@ fn without_git_nothing_starts() {
 }
 
 #[test]
+fn a_relative_program_has_to_be_in_the_commit_that_worktrees_start_from() {
+    let ws = repository();
+    ws.config(
+        "isolation = 'worktree'\nengine = 'mine'\n[engines.mine]\ncommand = ['bin/agent.sh']\n",
+    );
+    ws.write("bin/agent.sh", "#!/bin/sh\npwd > ran\n");
+    let file = ws.root().join("bin/agent.sh");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    ws.task("a").add();
+    ws.run(["a"])
+        .code(1)
+        .says("needs the program \"bin/agent.sh\", which is no executable file of the commit")
+        .says("commit it");
+    assert!(ws.attempts("a").is_empty());
+    ws.run(["a", "--isolation", "none"]).ok();
+    ws.git_do(["add", "bin"]);
+    ws.git_do(["commit", "-q", "-m", "an agent"]);
+    std::fs::remove_file(&file).expect("it is there");
+    ws.task("b").add();
+    let sub = ws.root().join("bin");
+    ws.command(["run", "b"]).dir(&sub).run().ok();
+    assert!(in_commit(&ws, "cf/b", "ran").contains("worktrees"));
+    // What lies behind a link is not looked at.
+    ws.git_do(["checkout", "-q", "--", "bin"]);
+    std::os::unix::fs::symlink("bin", ws.root().join("tools")).expect("it is free");
+    ws.git_do(["add", "tools"]);
+    ws.git_do(["commit", "-q", "-m", "a link"]);
+    ws.config(
+        "isolation = 'worktree'\nengine = 'mine'\n[engines.mine]\ncommand = ['./tools/agent.sh']\n",
+    );
+    ws.task("c").add();
+    ws.run(["c"]).ok();
+}
+
+#[test]
 fn a_detached_head_is_a_base_like_any_other() {
     let ws = repository();
     ws.git_do(["checkout", "-q", "--detach"]);

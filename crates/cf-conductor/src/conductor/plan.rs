@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use cf_core::{BatchId, Graph, GraphError, Isolation, TaskId, TaskLabel, TaskStatus};
 
 use super::{ConductorError, Goal, Setup, trees};
-use crate::engine::{Engine, EngineName, agents_on_path, find_program};
+use crate::engine::{Engine, EngineName, NoProgram, agents_on_path, program_started_in};
 use crate::settings::Settings;
 use crate::store::edges::Edges;
 use crate::store::ids::{ById, IdSet};
@@ -112,7 +112,9 @@ pub fn prepare(
 ) -> Result<Plan, ConductorError> {
     let mut plan = store.read(|reader| Ok(plan(reader, setup, selection, settings, force)))??;
     let runs = plan.order.iter().filter(|task| !task.standing.is_skipped());
-    plan.base = trees::check(store, setup, settings, runs.map(|task| task.label.clone()))?;
+    let labels = runs.map(|task| task.label.clone());
+    let engines = plan.engines.iter().map(|(engine, _)| engine);
+    plan.base = trees::check(store, setup, settings, labels, engines)?;
     Ok(plan)
 }
 
@@ -247,26 +249,29 @@ pub fn check_engines(
     tasks: &[TaskId],
     force: bool,
 ) -> Result<(), ConductorError> {
-    let runs = store.read(|reader| Ok(runs(reader, setup, settings, tasks, force)))??;
-    trees::check(store, setup, settings, runs)?;
+    let mut used = HashMap::new();
+    let runs =
+        store.read(|reader| Ok(runs(reader, setup, settings, tasks, force, &mut used)))??;
+    let engines = used.values().map(|(engine, _)| engine);
+    trees::check(store, setup, settings, runs, engines)?;
     Ok(())
 }
 
-/// Those of the tasks that need an agent, each of which can be started.
+/// Those of the tasks that need an agent, each of which can be started; their engines are added to `used`.
 fn runs(
     reader: &Reader<'_>,
     setup: &Setup,
     settings: &Settings,
     tasks: &[TaskId],
     force: bool,
+    used: &mut HashMap<EngineName, (Engine, String)>,
 ) -> Result<Vec<TaskLabel>, ConductorError> {
-    let mut used = HashMap::new();
     let mut runs = Vec::new();
     let open = reader.tasks_with_open_attempts()?;
     for id in tasks {
         let task = reader.task(*id)?;
         if !task.deleted && !standing(reader, &open, &task, force)?.is_skipped() {
-            engine_of(setup, &task, settings, &mut used)?;
+            engine_of(setup, &task, settings, used)?;
             runs.push(task.label());
         }
     }
@@ -492,19 +497,53 @@ fn engine_of(
             )),
         });
     }
-    let path = search_path(setup);
-    let found = find_program(engine.program(), &path).ok_or_else(|| ConductorError::Refused {
-        what: format!(
-            "engine {name} needs the program {:?}, which is not on the PATH",
-            engine.program()
-        ),
-        hint: Some(format!(
-            "install it, or choose another engine; {}",
-            on_path(&path)
-        )),
-    })?;
-    used.insert(name.clone(), (engine.clone(), found.display().to_string()));
+    let program = engine.program();
+    let found = if settings.isolation == Isolation::Worktree && is_relative(program) {
+        // It starts in a worktree, so what the base has of it decides: `trees::check`.
+        program.to_owned()
+    } else {
+        program_started_in(setup.workspace.root(), program, &search_path(setup))
+            .map_err(|why| no_program(setup, engine, why))?
+            .display()
+            .to_string()
+    };
+    used.insert(name.clone(), (engine.clone(), found));
     Ok(name)
+}
+
+/// Whether a program is a path that begins where the agent starts.
+pub(super) fn is_relative(program: &str) -> bool {
+    program.contains('/') && !program.starts_with('/')
+}
+
+fn no_program(setup: &Setup, engine: &Engine, why: NoProgram) -> ConductorError {
+    let (name, program) = (&engine.name, engine.program());
+    let root = setup.workspace.root().display();
+    let (why, hint) = match why {
+        NoProgram::NotOnPath => (
+            "which is not on the PATH".to_owned(),
+            format!(
+                "install it, or choose another engine; {}",
+                on_path(&search_path(setup))
+            ),
+        ),
+        NoProgram::NotThere if is_relative(program) => (
+            format!("which is not there: agents start in {root}"),
+            format!("put it there, or write its path from {root}, or an absolute one"),
+        ),
+        NoProgram::NotThere => (
+            "which is not there".to_owned(),
+            format!("correct its path in [engines.{name}], or choose another engine"),
+        ),
+        NoProgram::NotExecutable(file) => (
+            format!("and {} is not an executable file", file.display()),
+            format!("try `chmod +x {}`", file.display()),
+        ),
+    };
+    ConductorError::Refused {
+        what: format!("engine {name} needs the program {program:?}, {why}"),
+        hint: Some(hint),
+    }
 }
 
 fn search_path(setup: &Setup) -> std::ffi::OsString {

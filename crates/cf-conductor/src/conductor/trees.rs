@@ -7,9 +7,11 @@ use std::collections::HashSet;
 
 use cf_core::{Actor, AttemptEnd, AttemptId, Isolation, TaskId, TaskLabel, TaskStatus};
 
+use super::plan::is_relative;
 use super::settle::Judged;
 use super::turn::{Core, Running, Why};
 use super::{ConductorError, Setup};
+use crate::engine::Engine;
 use crate::settings::Settings;
 use crate::store::task::Task;
 use crate::store::worktree::Worktree;
@@ -219,11 +221,12 @@ pub fn repository(
 }
 
 /// What is refused before a batch with worktrees begins, and what they will start from. Nothing without isolation.
-pub(super) fn check(
+pub(super) fn check<'e>(
     store: &Store,
     setup: &Setup,
     settings: &Settings,
     tasks: impl IntoIterator<Item = TaskLabel>,
+    engines: impl IntoIterator<Item = &'e Engine>,
 ) -> std::result::Result<Option<Base>, ConductorError> {
     if settings.isolation == Isolation::None {
         return Ok(None);
@@ -231,6 +234,21 @@ pub(super) fn check(
     let repository = repository(&setup.workspace, settings)?;
     let base = repository.base()?;
     repository.check_identity()?;
+    for engine in engines {
+        let program = engine.program();
+        if is_relative(program) && !repository.may_start(&base.commit, program)? {
+            return Err(ConductorError::Refused {
+                what: format!(
+                    "engine {} needs the program {program:?}, which is no executable file of the commit {:.8}, from \
+                     which worktrees start",
+                    engine.name, base.commit
+                ),
+                hint: Some(
+                    "commit it, or give an absolute path, or use `--isolation none`".to_owned(),
+                ),
+            });
+        }
+    }
     let there: HashSet<String> = repository.branches()?.into_iter().collect();
     if there.contains("cf") {
         return Err(ConductorError::Refused {

@@ -5,17 +5,50 @@ use std::path::{Path, PathBuf};
 
 use super::{Engine, EngineName};
 
-/// The file that `name` would start: itself when it has a `/`, else the first executable file of that name in the
-/// folders of `path`, as a shell would find it.
+/// Why a program cannot be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoProgram {
+    /// No folder of the `PATH` has it.
+    NotOnPath,
+    /// Its name is a path, and there is no such file.
+    NotThere,
+    /// Its name is a path, and what is there may not be executed.
+    NotExecutable(PathBuf),
+}
+
+/// The file that `name` starts in the folder `start`: with a `/` in it the one that lies there, wherever the caller
+/// stands, else what [`find_program`] finds.
 ///
-/// A relative folder of `path` is passed over: which file it means depends on where the agent starts.
+/// # Errors
+///
+/// There is none that can be started.
+pub fn program_started_in(start: &Path, name: &str, path: &OsStr) -> Result<PathBuf, NoProgram> {
+    if !name.contains('/') {
+        return find_program(name, path).ok_or(NoProgram::NotOnPath);
+    }
+    // Without the `.` of `./agent.sh`, since people are to read it.
+    let file: PathBuf = start.join(name).components().collect();
+    if is_executable(&file) {
+        Ok(file)
+    } else if file.exists() {
+        Err(NoProgram::NotExecutable(file))
+    } else {
+        Err(NoProgram::NotThere)
+    }
+}
+
+/// The file that `name` would start wherever that is: itself when it is an absolute path, else the first executable
+/// file of that name in the folders of `path`, as a shell would find it.
+///
+/// A relative path, and a relative folder of `path`, is passed over: which file it means depends on where the agent
+/// starts.
 pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
     if name.is_empty() {
         return None;
     }
     if name.contains('/') {
         let file = PathBuf::from(name);
-        return is_executable(&file).then_some(file);
+        return (file.is_absolute() && is_executable(&file)).then_some(file);
     }
     std::env::split_paths(path)
         .filter(|folder| folder.is_absolute())

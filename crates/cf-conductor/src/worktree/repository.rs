@@ -19,6 +19,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How often something is tried again that somebody else's git may be in the way of for milliseconds.
 const TRIES: u32 = 4;
 
+/// The modes of an executable file, a link and a submodule in a commit.
+const EXECUTABLE: &str = "100755";
+const SYMLINK: &str = "120000";
+const SUBMODULE: &str = "160000";
+
 /// The repository of a workspace, and how git is called there.
 #[derive(Clone, Debug)]
 pub struct Repository {
@@ -191,6 +196,39 @@ impl Repository {
             changed: changed(&status).len(),
             has_submodules,
         })
+    }
+
+    /// Whether a program, by its path from the workspace's root, can be started in a worktree of a commit, as far as
+    /// the commit says: what lies behind a link or in a submodule is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// git cannot be asked.
+    pub fn may_start(&self, commit: &str, program: &str) -> Result<bool, GitError> {
+        if self.mode(commit, Path::new(program))?.as_deref() == Some(EXECUTABLE) {
+            return Ok(true);
+        }
+        let parts = Path::new(program).ancestors();
+        for part in parts.filter(|part| part.file_name().is_some()) {
+            if matches!(
+                self.mode(commit, part)?.as_deref(),
+                Some(SYMLINK | SUBMODULE)
+            ) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The mode of what a commit has at a path from the workspace's root.
+    fn mode(&self, commit: &str, path: &Path) -> Result<Option<String>, GitError> {
+        let said = self
+            .git
+            .call("look for a program in a commit", &self.root)
+            .args(["ls-tree", commit, "--"])
+            .arg(Path::new(".").join(path))
+            .word()?;
+        Ok(said.and_then(|entry| entry.split(' ').next().map(str::to_owned)))
     }
 
     /// The branch that is checked out in the user's checkout; none when HEAD is detached.

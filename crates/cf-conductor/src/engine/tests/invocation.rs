@@ -3,8 +3,8 @@ use std::path::Path;
 use test_case::test_case;
 
 use crate::engine::{
-    Engine, EngineConfig, InvocationError, Permissions, PromptBy, Start, StdinFrom, agents_on_path,
-    find_program, script_invocation,
+    Engine, EngineConfig, InvocationError, NoProgram, Permissions, PromptBy, Start, StdinFrom,
+    agents_on_path, find_program, program_started_in, script_invocation,
 };
 
 fn start<'a>() -> Start<'a> {
@@ -267,6 +267,14 @@ fn programs_are_found_as_a_shell_finds_them() {
         find_program(absolute.to_str().unwrap(), "".as_ref()),
         Some(absolute)
     );
+    assert_eq!(find_program("2/codex", &path), None);
+    let started = |name| program_started_in(folder.path(), name, &path);
+    assert_eq!(started("codex"), Ok(second.join("codex")));
+    assert_eq!(started("gemini"), Err(NoProgram::NotOnPath));
+    assert_eq!(started("./2/codex"), Ok(second.join("codex")));
+    assert_eq!(started("2/gemini"), Err(NoProgram::NotThere));
+    let no_program = Err(NoProgram::NotExecutable(first.join("codex")));
+    assert_eq!(started("1/codex"), no_program);
     let found: Vec<String> = agents_on_path(&path)
         .into_iter()
         .map(|(name, _)| name.to_string())
