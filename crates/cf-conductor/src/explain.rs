@@ -1,6 +1,6 @@
 //! Why a task is not running, or what happened to it: everything that bears on it, read in one look.
 
-use cf_core::{BatchId, BlockerStatus, Outcome, TaskId, TaskLabel, TaskStatus, Timestamp};
+use cf_core::{BatchId, BlockerStatus, Outcome, TaskId, TaskLabel, TaskRef, TaskStatus, Timestamp};
 use cf_reconcile::{Merged, Reason, ReconcileAction, Standing, standing};
 
 use crate::conductor::{ConductorError, Setup, look_over};
@@ -11,7 +11,7 @@ use crate::store::blocker::Blocker;
 use crate::store::event::{Event, EventFilter};
 use crate::store::follow::StoredComment;
 use crate::store::task::TaskView;
-use crate::store::{Reader, Result, Store};
+use crate::store::{Reader, Result, Store, StoreError};
 use crate::supervise::record_path;
 use crate::workspace::Workspace;
 
@@ -109,7 +109,8 @@ pub struct Explanation {
     pub unblock: Vec<String>,
 }
 
-/// Reads everything that bears on a task, and asks the sources once. Changes nothing.
+/// Reads everything that bears on a task, and asks the sources once. Changes nothing. `configured` is the engine of
+/// tasks that name none.
 ///
 /// # Errors
 ///
@@ -118,8 +119,9 @@ pub fn explain(
     store: &Store,
     setup: &mut Setup,
     task: TaskId,
+    configured: Option<&str>,
 ) -> std::result::Result<Explanation, ConductorError> {
-    let mut explanation = read(store, &setup.workspace, task)?;
+    let mut explanation = read(store, &setup.workspace, task, configured)?;
     // What the next pass would do with a link follows from what is cached about it.
     if let Some(source) = &setup.github {
         store.read(|reader| {
@@ -137,7 +139,12 @@ pub fn explain(
     Ok(explanation)
 }
 
-fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanation> {
+fn read(
+    store: &Store,
+    workspace: &Workspace,
+    task: TaskId,
+    configured: Option<&str>,
+) -> Result<Explanation> {
     store.read(|reader| {
         let view = reader.task_view(task)?;
         let mut dependencies = Vec::new();
@@ -200,7 +207,10 @@ fn read(store: &Store, workspace: &Workspace, task: TaskId) -> Result<Explanatio
             history,
             earlier,
         };
-        explanation.unblock = unblock(&explanation);
+        explanation.unblock = unblock(&explanation, configured);
+        if let Some(first) = unfinished_cause(reader, &explanation)? {
+            explanation.unblock.insert(0, first);
+        }
         Ok(explanation)
     })
 }
@@ -279,8 +289,37 @@ fn closed_pull_request(seen: &Explanation) -> Option<&str> {
         .flatten()
 }
 
+/// What is to be done first when its newest batch skipped the task for one that it does not depend on itself: that one
+/// is unfinished still, and those between the two were never tried.
+fn unfinished_cause(reader: &Reader<'_>, seen: &Explanation) -> Result<Option<String>> {
+    let reason = seen.places.first().and_then(|place| {
+        let skipped = place.row.outcome == Some(Outcome::Skipped);
+        Some(Reason::from(
+            place.row.reason.as_deref().filter(|_| skipped)?,
+        ))
+    });
+    let waits = seen.dependencies.iter().any(|dependency| !dependency.met);
+    let Some(Reason::Dependency { key, .. }) = reason.filter(|_| waits) else {
+        return Ok(None);
+    };
+    let cause = match reader.find_task(&TaskRef::new(key)) {
+        Ok(id) => reader.task(id)?,
+        // It was deleted, or has another key now.
+        Err(StoreError::Unknown { .. } | StoreError::Ambiguous { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_named = seen
+        .dependencies
+        .iter()
+        .any(|dependency| dependency.task == cause.id);
+    let (label, status) = (cause.label(), cause.status);
+    Ok((!is_named && !status.is_done()).then(|| {
+        format!("finish {label} ({status}), for which it was skipped: cf explain {label}")
+    }))
+}
+
 /// What would let the task run.
-fn unblock(seen: &Explanation) -> Vec<String> {
+fn unblock(seen: &Explanation, configured: Option<&str>) -> Vec<String> {
     let label = seen.view.task.label();
     let mut steps = Vec::new();
     if seen.view.task.deleted {
@@ -350,10 +389,10 @@ fn unblock(seen: &Explanation) -> Vec<String> {
             ));
         }
         (_, TaskStatus::Failed) if orphaned.is_none() => {
-            steps.push(format!("it failed: {}", again(seen)));
+            steps.push(format!("it failed: {}", again(seen, configured)));
         }
         (_, TaskStatus::Done) if steps.is_empty() => {
-            let start = start(seen);
+            let start = start(seen, configured);
             steps.push(format!("it is done; {start} --force runs it again"));
         }
         (_, TaskStatus::Merged) if steps.is_empty() => {
@@ -369,14 +408,14 @@ fn unblock(seen: &Explanation) -> Vec<String> {
         .iter()
         .any(|place| !place.batch.status.is_final());
     if seen.view.task.status == TaskStatus::Ready && !in_a_batch && steps.is_empty() {
-        steps.push(format!("no batch has it: {}", again(seen)));
+        steps.push(format!("no batch has it: {}", again(seen, configured)));
     }
     steps
 }
 
 /// The command that runs a task again: the batch that left it, which knows its settings, goes on; else a new one
 /// starts.
-fn again(seen: &Explanation) -> String {
+fn again(seen: &Explanation, configured: Option<&str>) -> String {
     match seen.places.first() {
         Some(place) if !place.batch.status.is_final() => {
             let batch = place.batch.id.short();
@@ -391,21 +430,25 @@ fn again(seen: &Explanation) -> String {
             let batch = place.batch.id.short();
             format!("cf resume {batch} tries it again, with what else is left of that batch")
         }
-        _ => format!("{} runs it", start(seen)),
+        _ => format!("{} runs it", start(seen, configured)),
     }
 }
 
-/// The command that starts a task by itself. Nobody knows here what the configuration says about engines, so a task
-/// that names none gets the one that ran it last.
-fn start(seen: &Explanation) -> String {
+/// The command that starts a task by itself. One that names no engine gets the one that ran it last, unless that is the
+/// configuration's, or nothing ran it and the configuration has one.
+fn start(seen: &Explanation, configured: Option<&str>) -> String {
     let task = &seen.view.task;
     let label = task.label();
     if task.run.is_some() || task.engine.is_some() {
         return format!("cf work start {label}");
     }
-    let engine = seen
-        .attempts
-        .last()
-        .map_or("ENGINE", |attempt| attempt.engine.as_str());
-    format!("cf work start {label} --engine {engine}")
+    let last = seen.attempts.last().map(|attempt| attempt.engine.as_str());
+    match (last, configured) {
+        (None, Some(_)) => format!("cf work start {label}"),
+        (Some(last), Some(configured)) if last == configured => format!("cf work start {label}"),
+        (last, _) => format!(
+            "cf work start {label} --engine {}",
+            last.unwrap_or("ENGINE")
+        ),
+    }
 }

@@ -8,10 +8,11 @@ use cf_conductor::heard;
 use cf_core::{BlockerStatus, Outcome, Timestamp};
 use serde_json::json;
 
-use super::batch::setup_of;
+use super::batch::{resolve, setup_of};
 use super::reconcile::{finding_json, finding_line};
 use super::{Ended, find_task};
 use crate::args::ExplainArgs;
+use crate::config::Layer;
 use crate::console::{self, Console, Look};
 use crate::render::event::event_line;
 use crate::render::json::{AttemptJson, BlockerJson, CommentJson, EventJson, TaskJson};
@@ -29,7 +30,9 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
     let mut setup = setup_of(&workspace)?;
     let source = setup.github.as_ref().ok_or(super::github::OFF);
     let views = store.read(|reader| links_of(source, reader, id))?;
-    let mut seen = explain(&store, &mut setup, id)?;
+    let configured = resolve(Some(&workspace), Layer::default(), Layer::default())?.engine;
+    let configured = configured.as_ref().map(|setting| setting.value.0.as_str());
+    let mut seen = explain(&store, &mut setup, id, configured)?;
     for attempt in &mut seen.attempts {
         heard::catch_up(attempt, &workspace.log_of(attempt.id));
     }
@@ -84,7 +87,12 @@ fn write(
         console.paint(task::look(task.status), task.status),
         text::line(&task.title)
     )?;
-    writeln!(out, "  the status was set by {}", task::by(&task.status_by))?;
+    let by = task::by(&task.status_by);
+    if task.has_first_status() {
+        writeln!(out, "  the status is the one with which {by} added it")?;
+    } else {
+        writeln!(out, "  the status was set by {by}")?;
+    }
     for dependency in &seen.dependencies {
         let met = if dependency.met { "met" } else { "not met" };
         writeln!(

@@ -149,7 +149,12 @@ impl FullTask<'_> {
         for view in self.links {
             fact("linked to", Some(link::words(view, Timestamp::now())));
         }
-        fact("status by", Some(by(&task.status_by)));
+        let added = if task.has_first_status() {
+            ", who added it"
+        } else {
+            ""
+        };
+        fact("status by", Some(format!("{}{added}", by(&task.status_by))));
         fact("created", Some(time::short(task.created_at)));
         fact("updated", Some(time::short(task.updated_at)));
         for (name, value) in facts {

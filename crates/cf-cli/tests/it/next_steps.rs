@@ -133,6 +133,68 @@ fn explain_says_that_a_task_runs_or_that_its_conductor_is_gone() {
 }
 
 #[test]
+fn explain_says_of_a_new_task_that_its_status_is_the_one_it_was_added_with() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.cf([
+        "tasks",
+        "import",
+        ws.plan("[[task]]\nkey = 'b'\ntitle = 'B'\n"),
+    ])
+    .ok();
+    for key in ["a", "b"] {
+        ws.cf(["explain", key])
+            .ok()
+            .says("the status is the one with which a person added it")
+            .never_says("set by");
+        ws.cf(["tasks", "show", key])
+            .ok()
+            .says("a person, who added it");
+    }
+    ws.set("a", "BACKLOG");
+    ws.cf(["explain", "a"])
+        .ok()
+        .says("the status was set by a person");
+    ws.cf(["tasks", "show", "a"])
+        .ok()
+        .never_says("who added it");
+}
+
+#[test]
+fn explain_names_the_task_because_of_which_another_was_skipped() {
+    let ws = workspace();
+    ws.add("build", "exit 3");
+    ws.task("test").run("true").after("build").add();
+    ws.task("doc").run("true").after("test").add();
+    ws.run(["build", "test", "doc"]).code(3);
+    ws.cf(["explain", "doc"])
+        .ok()
+        .says("\n  finish build (FAILED), for which it was skipped: cf explain build\n")
+        .says("\n  finish test (READY): cf explain test\n");
+    // It is one of its own dependencies, and said once.
+    ws.cf(["explain", "test"])
+        .ok()
+        .says("\n  finish build (FAILED): cf explain build\n")
+        .never_says("for which");
+    ws.set("build", "DONE");
+    ws.cf(["explain", "doc"]).ok().never_says("for which");
+}
+
+#[test]
+fn explain_proposes_no_engine_where_the_configuration_has_one() {
+    let ws = workspace();
+    ws.task("a").add();
+    ws.cf(["explain", "a"])
+        .ok()
+        .says("cf work start a --engine ENGINE runs it");
+    ws.config("engine = 'claude-code'\n");
+    ws.cf(["explain", "a"])
+        .ok()
+        .says("cf work start a runs it")
+        .never_says("--engine");
+}
+
+#[test]
 fn nothing_ready_makes_no_batch() {
     let ws = workspace();
     ws.add("a", "exit 1");

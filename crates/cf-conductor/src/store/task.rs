@@ -66,6 +66,9 @@ pub struct Task {
     pub origin: Option<String>,
 }
 
+/// The version of a task whose status nobody has written since it was added.
+const FIRST_VERSION: u64 = 1;
+
 const TASK: &str = "SELECT id, key, title, description, run, verify, engine, model, timeout_ms, env, \
                     priority, status, version, status_by, status_via, status_seq, claim, attempt, generation, \
                     created_at_ms, updated_at_ms, deleted_at_ms, origin FROM task";
@@ -74,6 +77,11 @@ impl Task {
     /// How it is called in messages.
     pub fn label(&self) -> TaskLabel {
         TaskLabel::new(self.id, self.key.as_ref())
+    }
+
+    /// Whether it still has the status with which it was added. `status_by` is who added it then.
+    pub const fn has_first_status(&self) -> bool {
+        self.version == FIRST_VERSION
     }
 
     /// Reads a row of [`TASK`], by the places of its columns.
@@ -602,7 +610,7 @@ impl Tx<'_> {
             .prepare_cached(
                 "INSERT INTO task (id, key, title, description, run, verify, engine, model, timeout_ms, env, priority, \
                  status, version, status_by, status_seq, generation, created_at_ms, updated_at_ms) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 1, ?13, ?14, 0, ?15, ?15)",
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?16, ?13, ?14, 0, ?15, ?15)",
             )
             .and_then(|mut s| {
                 s.execute(rusqlite::params![
@@ -621,6 +629,7 @@ impl Tx<'_> {
                     self.actor.to_string(),
                     seq,
                     now,
+                    FIRST_VERSION,
                 ])
             })
             .doing("add a task")?;
