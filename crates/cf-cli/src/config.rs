@@ -4,6 +4,7 @@
 //! defaults. A task's own are not here: they stand with the task, and the conductor puts them on top. Nothing here
 //! opens the store.
 
+mod engine;
 mod layer;
 mod settings;
 mod values;
@@ -265,7 +266,10 @@ fn from_document(document: &Document, owner: Owner) -> Result<Layer, DocumentErr
                         if let Err(problem) = EngineName::from_text(name.get_ref()) {
                             complaints.at(&name.span(), problem);
                         }
-                        complaints.table(&format!("engines.{}", name.get_ref()), engine);
+                        let place = format!("engines.{}", name.get_ref());
+                        if let Some(table) = complaints.table(&place, engine) {
+                            engine::check(table, &place, &mut complaints);
+                        }
                     }
                 }
             }

@@ -158,7 +158,13 @@ fn a_wrong_variable_is_named() {
 #[test_case("[github]\nclosed = 1" => "config.toml:2: unknown key `closed` in [github]; did you mean `closed_unmerged`?"; "an unknown key in a table")]
 #[test_case("github = 3" => "config.toml:1: `github` must be a table, not an integer"; "a table that is none")]
 #[test_case("[github]\napi_url = \"https://ghe.example\"" => "config.toml:2: `github.api_url` decides where a token goes and is read from the user's own file only"; "where a token goes")]
-#[test_case("[engines.\"A b\"]\nx = 1" => "config.toml:1: \"A b\" is not the name of an engine: lower-case letters, digits, `-` and `_`, at most 64"; "an engine name")]
+#[test_case("[engines.\"A b\"]\nargs = []" => "config.toml:1: \"A b\" is not the name of an engine: lower-case letters, digits, `-` and `_`, at most 64"; "an engine name")]
+#[test_case("[engines.fake]\ncommand = \"./agent.sh\"" => "config.toml:2: `engines.fake.command`: expected a list of strings: the program and its arguments, found a string"; "a command that is no list")]
+#[test_case("[engines.fake]\ncomand = [\"x\"]" => "config.toml:2: unknown key `comand` in [engines.fake]; did you mean `command`?"; "an unknown key of an engine")]
+#[test_case("[engines.fake]\ncommand = [\"x\"]\n[engines.fake.grants.all]\narg = []" => "config.toml:4: unknown key `arg` in [engines.fake.grants.all]; did you mean `args`?"; "an unknown key of a grant")]
+#[test_case("[engines.fake]\ncommand = [\"x\"]\npermissions = \"al\"" => "config.toml:3: `engines.fake.permissions`: \"al\" is not allowed: expected one of all, edit, read"; "a wrong word of an engine")]
+#[test_case("[engines.fake]\ncommand = [\"x\"]\ntimeout = \"0s\"" => "config.toml:3: `engines.fake.timeout`: a time limit of 0 ends every attempt at once; write \"none\" for no limit"; "a time limit of nothing")]
+#[test_case("[engines.fake]\ncommand = [1]" => "config.toml:2: `engines.fake.command`: expected a list of strings: the program and its arguments"; "a command of a number")]
 fn a_wrong_file_is_told(text: &str) -> String {
     read(text, Owner::Workspace).unwrap_err()
 }
@@ -193,12 +199,12 @@ fn an_engine_is_taken_whole_from_the_nearer_file() {
     let (_dir, places) = places(
         &[],
         "[engines.codex]\npermissions = \"read\"",
-        "[engines.codex]\nmodel = \"x\"\n[engines.mine]\ncommand = [\"a\"]",
+        "[engines.codex]\nmodel_flag = \"x\"\n[engines.mine]\ncommand = [\"a\"]",
     );
     let layer = places.resolve(Layer::default(), Layer::default()).unwrap();
     assert_eq!(layer.engines.len(), 2);
     assert!(layer.engines["codex"].value.contains_key("permissions"));
-    assert!(!layer.engines["codex"].value.contains_key("model"));
+    assert!(!layer.engines["codex"].value.contains_key("model_flag"));
 }
 
 #[test]

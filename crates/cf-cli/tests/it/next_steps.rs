@@ -216,7 +216,8 @@ fn an_unknown_engine_is_refused_where_it_is_named() {
     ws.add("a", "true");
     ws.run(["a", "--engine", "claud"])
         .code(2)
-        .says("--engine: there is no engine");
+        .says("--engine: there is no engine")
+        .says("[engines.NAME] in the configuration makes one");
     let plan = ws.plan("[[task]]\ntitle = \"A\"\nengine = \"claud\"\n");
     ws.run(["--file", plan]).code(2).says("`engine`");
     let plan = ws.plan("[[task]]\ntitle = \"A\"\nrun = \"true\"\ndepends_on = [\"nobody\"]\n");

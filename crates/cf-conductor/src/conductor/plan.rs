@@ -579,7 +579,10 @@ fn unknown_engine(setup: &Setup, task: &Task, name: &str) -> ConductorError {
             "task {} names the engine {name:?}, which is not known",
             task.label()
         ),
-        hint: Some(format!("known engines: {}", known.join(", "))),
+        hint: Some(format!(
+            "known engines: {}; [engines.NAME] in the configuration makes one",
+            known.join(", ")
+        )),
     }
 }
 

@@ -59,10 +59,12 @@ pub(in crate::commands) fn known_engine(
     if known.contains(&name) {
         return Ok(());
     }
-    let hint = match nearest(name, &known) {
-        Some(likely) => format!("did you mean {likely}? known engines: {}", known.join(", ")),
-        None => format!("known engines: {}", known.join(", ")),
-    };
+    let likely =
+        nearest(name, &known).map_or_else(String::new, |likely| format!("did you mean {likely}? "));
+    let hint = format!(
+        "{likely}known engines: {}; [engines.NAME] in the configuration makes one",
+        known.join(", ")
+    );
     Err(CliError::usage(
         format!("{place}: there is no engine {name:?}"),
         hint,
