@@ -122,7 +122,7 @@ impl CliError {
                 message: what,
                 hint,
             },
-            StoreError::Cycle(_) => Self::Usage {
+            StoreError::DependsOnItself(_) | StoreError::Cycle(_) => Self::Usage {
                 message: error.to_string(),
                 hint: store_hint(&error),
             },
@@ -416,6 +416,7 @@ fn store_hint(error: &StoreError) -> Option<String> {
                 .to_owned()
         }
         StoreError::StaleAttempt { .. } => "nothing; another attempt works on the task now".to_owned(),
+        StoreError::DependsOnItself(_) => "name another task for it to depend on".to_owned(),
         StoreError::Cycle(_) => "remove one of these dependencies: `cf tasks depend TASK ON --remove`".to_owned(),
         StoreError::Transition { .. } | StoreError::File { .. } => return None,
     })

@@ -177,6 +177,9 @@ pub enum StoreError {
         /// The attempt.
         attempt: cf_core::AttemptId,
     },
+    /// A dependency that cannot be met.
+    #[error("task {0} depends on itself")]
+    DependsOnItself(cf_core::TaskLabel),
     /// Dependencies that cannot be met, in words.
     #[error("{0}")]
     Cycle(String),

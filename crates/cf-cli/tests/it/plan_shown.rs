@@ -79,6 +79,21 @@ fn a_dependency_on_itself_is_refused_before_anything_starts() {
 }
 
 #[test]
+fn a_dependency_on_itself_is_told_apart_from_a_cycle() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.cf(["tasks", "depend", "a", "a"])
+        .code(1)
+        .says("task a depends on itself")
+        .says("hint: name another task")
+        .never_says("remove one");
+    ws.task("b").run("true").after("a").add();
+    ws.cf(["tasks", "depend", "a", "b"])
+        .code(1)
+        .says("remove one of these dependencies");
+}
+
+#[test]
 fn a_cycle_is_refused_and_named() {
     let ws = workspace();
     let plan = ws.plan(

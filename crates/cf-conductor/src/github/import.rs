@@ -270,6 +270,10 @@ impl Making<'_> {
                 )),
                 Some(on) => match tx.add_dependency(task, on) {
                     Ok(_) => {}
+                    Err(StoreError::DependsOnItself(_)) => self
+                        .imported
+                        .notes
+                        .push(format!("#{from} is not made to wait for itself")),
                     Err(StoreError::Cycle(_)) => self.imported.notes.push(format!(
                         "#{from} is not made to wait for #{to}: they would wait for each other"
                     )),

@@ -542,13 +542,13 @@ impl Reader<'_> {
     /// What to say of tasks that depend on each other in a circle; the first stands again at the end.
     pub(crate) fn cycle(&self, cycle: &[TaskId]) -> Result<StoreError> {
         let name = |id: &TaskId| self.label(*id).map(|label| label.to_string());
-        Ok(StoreError::Cycle(match cycle {
-            [one, other] if one == other => format!("task {} depends on itself", name(one)?),
-            _ => format!(
+        match cycle {
+            [one, other] if one == other => Ok(StoreError::DependsOnItself(self.label(*one)?)),
+            _ => Ok(StoreError::Cycle(format!(
                 "dependencies form a cycle: {}",
                 cycle_in_words(cycle, name)?
-            ),
-        }))
+            ))),
+        }
     }
 }
 
@@ -995,7 +995,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Cycle`], or SQLite refuses.
+    /// [`StoreError::DependsOnItself`] or [`StoreError::Cycle`], or SQLite refuses.
     pub fn refuse_cycles(&self) -> Result<()> {
         let edges = self.reader().edges()?;
         let nodes: Vec<(TaskId, i64)> =

@@ -102,6 +102,7 @@ impl World {
                 StoreError::Refused { .. }
                 | StoreError::Unknown { .. }
                 | StoreError::Transition { .. }
+                | StoreError::DependsOnItself(_)
                 | StoreError::Cycle(_)
                 | StoreError::NotForAgents { .. }
                 | StoreError::StaleAttempt { .. },
