@@ -195,6 +195,20 @@ fn explain_proposes_no_engine_where_the_configuration_has_one() {
 }
 
 #[test]
+fn a_plan_without_tasks_makes_no_batch() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.run(["a"]).ok();
+    let plan = ws.plan("[batch]\nretry = 1\n");
+    ws.run(["--file", plan])
+        .ok()
+        .says("nothing to do: there are no tasks in plan.toml");
+    let json = ws.cf(["run", "--file", plan, "--json"]).ok().json();
+    assert!(json["batch"].is_null());
+    assert_eq!(ws.events_named("BATCH_STARTED").len(), 1);
+}
+
+#[test]
 fn nothing_ready_makes_no_batch() {
     let ws = workspace();
     ws.add("a", "exit 1");

@@ -31,6 +31,19 @@ pub(super) fn nothing_ready(counts: &[(TaskStatus, u64)], console: &Console) -> 
     Ok(0)
 }
 
+/// Says that a plan has nothing to run.
+pub(super) fn nothing_planned(plan: &str, console: &Console) -> Ended {
+    if console.json {
+        console::print_json(&serde_json::json!({ "batch": null }))?;
+        return Ok(0);
+    }
+    console.say(format_args!(
+        "nothing to do: there are no tasks in {}",
+        text::line(plan)
+    ))?;
+    Ok(0)
+}
+
 /// Every task of a plan was left out.
 pub(super) fn nothing_read(left_out: &[(TaskLabel, String)], console: &Console) -> Ended {
     if console.json {

@@ -17,7 +17,8 @@ use super::super::tasks::import_plan;
 use super::super::{Ended, find_task};
 use super::observer::{Deaf, Watched};
 use super::refuse::{
-    known_engine, nothing_read, nothing_ready, refuse_agent, refuse_contradiction, refuse_no_rescue,
+    known_engine, nothing_planned, nothing_read, nothing_ready, refuse_agent, refuse_contradiction,
+    refuse_no_rescue,
 };
 use super::watch::end;
 use crate::args::run::{ResumeArgs, RunArgs};
@@ -141,6 +142,9 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     if args.dry_run {
         return run.show_only(&tried, &setup, &trial);
     }
+    if plan.tasks.is_empty() {
+        return nothing_planned(&name_of(file), console);
+    }
     let workspace = if let Some(workspace) = found {
         workspace
     } else {
@@ -151,6 +155,15 @@ fn run_plan(file: &Path, args: &RunArgs, console: &Console) -> Ended {
     let mut store = Store::open(&workspace)?;
     let imported = store.write(&actor, |tx| import_plan(tx, &plan))?;
     run.go(&workspace, store, &actor, &Selection::Plan(imported.ids))
+}
+
+/// What a plan is called where it is named.
+fn name_of(file: &Path) -> String {
+    if file.as_os_str() == "-" {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    }
 }
 
 /// Where the workspace of a plan is looked for; a plan from standard input belongs to the current directory.
