@@ -1,8 +1,9 @@
 //! A store that refuses, a start that does not come about, and stops that fall together with an end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cf_testkit::{Signal, process};
+use cf_testkit::{Signal, Workspace, process};
 
 use crate::{sleeper, until, waiter, workspace};
 
@@ -218,4 +219,58 @@ fn a_stop_in_the_instant_of_the_end_is_kept() {
             assert_eq!(ended.exit_code(), Some(0), "{}", ended.text());
         }
     }
+}
+
+/// Stops every supervisor of a conductor but this one, again and again, until that is over or was waited for in vain.
+fn keep_others_stopped(conductor: u32, but: u32, over: &AtomicBool) {
+    let begun = Instant::now();
+    while !over.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_mins(1) {
+        for child in cf_conductor::process::children(conductor.cast_signed()) {
+            // Before it is a supervisor its conductor waits for it.
+            let line = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+            if child.cast_unsigned() != but && line.starts_with(b"cf-supervise\0") {
+                process::signal(child.cast_unsigned(), Signal::STOP);
+            }
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Adds tasks to the running batch until one of them waits for a supervisor that has not said hello.
+fn wait_for_a_supervisor(ws: &Workspace, batch: &str) {
+    for key in ["b", "c", "d", "e", "f", "g"] {
+        let add = [
+            "tasks", "add", key, "--key", key, "--run", "true", "--batch", batch,
+        ];
+        ws.cf(add).ok();
+        std::thread::sleep(Duration::from_millis(700));
+        if ws.events_of("BATCH_TASK_STARTED", key).is_empty() {
+            return;
+        }
+    }
+    panic!("every supervisor said hello before it was stopped");
+}
+
+#[test]
+fn a_stop_is_seen_while_a_supervisor_does_not_get_to_its_hello() {
+    let ws = workspace();
+    ws.add("a", &sleeper("a"));
+    let batch = ws.start(["a", "--max-parallel", "9"]);
+    let agent = ws.wait_for_pid("a.pid");
+    let known = ws.supervisor("a");
+    let over = AtomicBool::new(false);
+    let took = std::thread::scope(|scope| {
+        scope.spawn(|| keep_others_stopped(batch.pid(), known, &over));
+        wait_for_a_supervisor(&ws, &ws.batch_id());
+        let begun = Instant::now();
+        let stop = ws.spawn(["work", "batch", "stop", "--force"]);
+        ws.wait_until("the agent is gone", || !process::alive(agent));
+        let took = begun.elapsed();
+        over.store(true, Ordering::Relaxed);
+        stop.wait();
+        took
+    });
+    batch.wait().code(5);
+    // One that is waited for to the end gets twenty seconds.
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }

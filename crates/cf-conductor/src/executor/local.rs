@@ -10,6 +10,8 @@ mod orphans;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use cf_core::{AttemptId, SupervisorId};
@@ -25,11 +27,12 @@ use crate::process::{Identity, SessionTrust, Stat, adopted, is_same, lock_held, 
 use crate::supervise::logfile::{Chunk, LogReader};
 use crate::supervise::{Frame, Inherited, Job, Record, Stage, record_path};
 
-/// How long a new supervisor may take to say hello.
-const HELLO: Duration = Duration::from_secs(20);
+/// How long to wait for a hello before those that are starting are looked at: somebody may have stopped them.
+const LOOK: Duration = Duration::from_secs(1);
 
-/// How long to wait for the hello before looking whether somebody stopped the supervisor.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// After how many looks a supervisor that still has not said hello is given up. Looks are counted, and not the time,
+/// so that the time for which this process itself is stopped counts against nobody.
+const LOOKS: u32 = 20;
 
 /// How long idle supervisors may take to end when all are retired.
 const RETIRE: Duration = Duration::from_secs(5);
@@ -74,14 +77,23 @@ pub struct LocalExecutor {
     options: LocalOptions,
     slots: HashMap<SupervisorId, Slot>,
     idle: Vec<SupervisorId>,
-    /// Those that have not said hello yet, the oldest first, each with where that will come.
-    starting: VecDeque<(SupervisorId, Receiver)>,
+    /// Those that have not said hello yet, the oldest first.
+    starting: VecDeque<Starting>,
     tasks: JoinSet<Happened>,
     /// Notes that came while something else was waited for.
     notes: VecDeque<Note>,
     /// Dead supervisors of which what they left behind is being stopped.
     sweeping: HashSet<SupervisorId>,
     tolerated: Tolerated,
+}
+
+/// A supervisor that has not said hello yet.
+struct Starting {
+    id: SupervisorId,
+    /// Where its hello will come.
+    receiver: Receiver,
+    /// How many times it was looked at.
+    looks: u32,
 }
 
 impl LocalExecutor {
@@ -134,12 +146,44 @@ impl LocalExecutor {
 
     /// Lets a supervisor that is starting end as soon as it is there.
     fn let_one_go(&mut self) {
-        if let Some((id, receiver)) = self.starting.pop_back()
+        if let Some(Starting { id, receiver, .. }) = self.starting.pop_back()
             && let Some(slot) = self.slots.get_mut(&id)
         {
             slot.state = State::Idle;
             slot.close_gate();
             self.listen(id, receiver);
+        }
+    }
+
+    /// Waits like [`Executor::acquire`], but for a second at most: `None` when no supervisor has come by then, and the
+    /// next call goes on waiting for the same ones. Cancelling loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// One could not be started, or has ended, or has not said hello for too long. Others may still come.
+    pub async fn acquire_soon(&mut self) -> Result<Option<Identity>, ExecutorError> {
+        while let Some(id) = self.idle.pop() {
+            if let Some(Slot {
+                who:
+                    Who::Own {
+                        identity: Some(identity),
+                        ..
+                    },
+                state,
+                retired: false,
+                ..
+            }) = self.slots.get_mut(&id)
+            {
+                *state = State::Acquired;
+                return Ok(Some(identity.clone()));
+            }
+        }
+        if self.starting.is_empty() {
+            self.start()?;
+        }
+        match tokio::time::timeout(LOOK, first_word(&mut self.starting)).await {
+            Ok((at, said)) => self.greet(at, said).await.map(Some),
+            Err(_) => self.look_at_the_starting().map(|()| None),
         }
     }
 
@@ -173,64 +217,11 @@ impl LocalExecutor {
 
 impl Executor for LocalExecutor {
     async fn acquire(&mut self) -> Result<Identity, ExecutorError> {
-        while let Some(id) = self.idle.pop() {
-            if let Some(Slot {
-                who:
-                    Who::Own {
-                        identity: Some(identity),
-                        ..
-                    },
-                state,
-                retired: false,
-                ..
-            }) = self.slots.get_mut(&id)
-            {
-                *state = State::Acquired;
-                return Ok(identity.clone());
+        loop {
+            if let Some(identity) = self.acquire_soon().await? {
+                return Ok(identity);
             }
         }
-        if self.starting.is_empty() {
-            self.start()?;
-        }
-        let (id, receiver) = &mut self.starting[0];
-        let id = *id;
-        let what = self.options.exe.display().to_string();
-        let slot = self
-            .slots
-            .get_mut(&id)
-            .expect("a starting supervisor has a slot");
-        let said = slot.hello(receiver, FIRST_LOOK, HELLO).await;
-        let said = match said {
-            Ok(None) => Err(format!(
-                "it ended before it said hello ({})",
-                slot.how_it_ended().await
-            )),
-            Err(_) => Err("it did not say hello in time".to_owned()),
-            Ok(Some(record)) => Ok(record),
-        };
-        // Up to here nothing is lost by cancelling.
-        let started = self.starting.pop_front();
-        let failed = match said {
-            Ok(Record::Hello(said))
-                if said.supervisor == id && Some(said.pid) == slot.own_pid() =>
-            {
-                slot.state = State::Acquired;
-                if let Who::Own { identity, .. } = &mut slot.who {
-                    *identity = Some(said.clone());
-                }
-                if let Some((_, receiver)) = started {
-                    self.listen(id, receiver);
-                }
-                return Ok(said);
-            }
-            Ok(_) => "it is another program".to_owned(),
-            Err(failed) => failed,
-        };
-        self.bury(id);
-        Err(ExecutorError::Start {
-            what,
-            source: io::Error::other(failed),
-        })
     }
 
     fn submit(&mut self, supervisor: SupervisorId, job: &Job) -> Result<(), ExecutorError> {
@@ -401,7 +392,7 @@ impl Executor for LocalExecutor {
 
     async fn retire_all(&mut self) {
         self.idle.clear();
-        for (id, receiver) in std::mem::take(&mut self.starting) {
+        for Starting { id, receiver, .. } in std::mem::take(&mut self.starting) {
             if let Some(slot) = self.slots.get_mut(&id) {
                 slot.state = State::Idle;
                 self.listen(id, receiver);
@@ -434,4 +425,19 @@ impl Executor for LocalExecutor {
             }
         }
     }
+}
+
+/// Waits for the first word (`None`: the end) of any supervisor that is starting, and returns whose it is; of several
+/// that have spoken, the oldest's. Cancelling loses nothing.
+async fn first_word(starting: &mut VecDeque<Starting>) -> (usize, Option<Record>) {
+    std::future::poll_fn(|context| {
+        for (at, one) in starting.iter_mut().enumerate() {
+            let word = pin!(slot::read_record(&mut one.receiver));
+            if let Poll::Ready(said) = word.poll(context) {
+                return Poll::Ready((at, said));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }

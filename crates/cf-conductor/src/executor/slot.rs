@@ -16,7 +16,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::unix::pipe::Receiver;
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use super::ExecutorError;
@@ -129,24 +128,6 @@ impl Slot {
             Who::Own { child, .. } => i32::try_from(child.id()).ok(),
             Who::Adopted(_) | Who::Dead => None,
         }
-    }
-
-    /// Waits for its first word: for `first_look`, and then, when it has been let go on if somebody stopped it, for
-    /// `patience` at most. Cancelling loses nothing, and the next call begins anew.
-    pub(super) async fn hello(
-        &self,
-        receiver: &mut Receiver,
-        first_look: Duration,
-        patience: Duration,
-    ) -> Result<Option<Record>, Elapsed> {
-        let said = timeout(first_look, read_record(receiver)).await;
-        if said.is_ok() {
-            return said;
-        }
-        if let Some(pid) = self.own_pid() {
-            wake(pid);
-        }
-        timeout(patience, read_record(receiver)).await
     }
 
     /// How the process came to its end, in words: its exit status or the signal. To be asked when it is ending.

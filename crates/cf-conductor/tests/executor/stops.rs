@@ -30,6 +30,7 @@ crate::tests![
     a_stopped_supervisor_takes_a_job_of_megabytes,
     stopped_supervisors_end_when_they_are_retired,
     a_supervisor_that_was_stopped_before_its_hello_is_woken,
+    one_that_stops_twice_before_its_hello_is_woken_twice_and_holds_up_no_other,
 ];
 
 async fn stop_after(lab: &mut Lab, script: &str, ready: &str, grace: Duration) -> Note {
@@ -367,5 +368,29 @@ fn a_supervisor_that_was_stopped_before_its_hello_is_woken() {
         let pid = lab.executor.own_children()[0];
         halt(pid).await;
         assert_eq!(lab.executor.acquire().await.unwrap().pid, pid);
+    });
+}
+
+fn one_that_stops_twice_before_its_hello_is_woken_twice_and_holds_up_no_other() {
+    use std::os::unix::fs::PermissionsExt;
+    on_one_thread(async {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        let script = format!(
+            "#!/bin/sh\n[ -e {0}/once ] || {{ >{0}/once; kill -STOP $$; kill -STOP $$; }}\n\
+             PATH={0} exec cf-supervise \"$@\"\n",
+            dir.path().display(),
+        );
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let itself = std::env::current_exe().unwrap();
+        std::os::unix::fs::symlink(itself, dir.path().join("cf-supervise")).unwrap();
+        let mut lab = Lab::new(|options| options.exe = program);
+        lab.executor.warm(1).unwrap();
+        let slow = lab.executor.own_children()[0];
+        until(|| process::stat(slow).unwrap().state == b'T').await;
+        lab.executor.warm(2).unwrap();
+        assert_ne!(lab.executor.acquire().await.unwrap().pid, slow);
+        assert_eq!(lab.executor.acquire().await.unwrap().pid, slow);
     });
 }

@@ -3,7 +3,7 @@
 //! Nothing here decides: whatever is done follows from what has been stored.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::begin::TICK;
 use super::super::launch::{self, Launch};
@@ -140,7 +140,8 @@ impl Conductor<'_> {
         }
     }
 
-    /// Has as many supervisors at their gates as the next turn can use. A signal is heard meanwhile.
+    /// Has as many supervisors at their gates as the next turn can use. A signal is heard meanwhile. One that is long
+    /// in coming, or stopped, holds up nothing else: after two seconds at most the turn is taken with those that came.
     pub(super) async fn ready_supervisors(&mut self) -> Result<(), ConductorError> {
         if self.core.holds_off() || self.core.clock < self.short_until {
             return Ok(());
@@ -158,13 +159,15 @@ impl Conductor<'_> {
             None => wanted,
             Some(_) => wanted.min(self.core.at_gate.len() + self.executor.at_hand()),
         };
-        while self.core.at_gate.len() < attainable {
+        let begun = Instant::now();
+        while self.core.at_gate.len() < attainable && begun.elapsed() < TICK {
             let acquired = tokio::select! {
-                acquired = self.executor.acquire() => Some(acquired),
+                acquired = self.executor.acquire_soon() => Some(acquired),
                 () = any_signal(&mut self.signals) => None,
             };
             match acquired {
-                Some(Ok(identity)) => {
+                Some(Ok(None)) => break,
+                Some(Ok(Some(identity))) => {
                     fault::point("supervisor.ready");
                     self.core.at_gate.push(AtGate { identity, jobs: 0 });
                 }
@@ -183,7 +186,9 @@ impl Conductor<'_> {
         if let Some(error) = short {
             return self.no_supervisor(error);
         }
-        self.failed_starts = 0;
+        if self.core.at_gate.len() >= wanted {
+            self.failed_starts = 0;
+        }
         Ok(())
     }
 

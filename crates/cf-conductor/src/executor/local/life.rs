@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, Signal, pidfd_open, prlimit};
 use tokio::net::unix::pipe::Receiver;
 use uuid::Uuid;
 
-use super::LocalExecutor;
+use super::{LOOKS, LocalExecutor, Starting};
 use crate::executor::fate::{Written, after_sweep, written};
 use crate::executor::slot::{self, Slot, State, Who};
 use crate::executor::{Adopted, ExecutorError, Fate, Note};
@@ -43,9 +43,71 @@ impl LocalExecutor {
             let _ = prlimit(Pid::from_raw(pid), Resource::Nofile, files);
         }
         self.slots.insert(id, slot);
-        self.starting.push_back((id, receiver));
+        self.starting.push_back(Starting {
+            id,
+            receiver,
+            looks: 0,
+        });
         crate::fault::point("supervisor.started");
         Ok(())
+    }
+
+    /// Takes in the first word of one that is starting (`None`: it has ended), and acquires it.
+    pub(super) async fn greet(
+        &mut self,
+        at: usize,
+        said: Option<Record>,
+    ) -> Result<Identity, ExecutorError> {
+        let id = self.starting[at].id;
+        let slot = self.slots.get_mut(&id);
+        let slot = slot.expect("a starting supervisor has a slot");
+        let failed = match said {
+            Some(Record::Hello(said))
+                if said.supervisor == id && Some(said.pid) == slot.own_pid() =>
+            {
+                slot.state = State::Acquired;
+                if let Who::Own { identity, .. } = &mut slot.who {
+                    *identity = Some(said.clone());
+                }
+                if let Some(started) = self.starting.remove(at) {
+                    self.listen(id, started.receiver);
+                }
+                return Ok(said);
+            }
+            Some(_) => "it is another program".to_owned(),
+            // When this is cancelled its end is read again.
+            None => {
+                let how = slot.how_it_ended().await;
+                format!("it ended before it said hello ({how})")
+            }
+        };
+        Err(self.give_up(at, failed))
+    }
+
+    /// Lets those go on that are starting and that somebody stopped, however often, and gives up one that has been
+    /// looked at too often.
+    pub(super) fn look_at_the_starting(&mut self) -> Result<(), ExecutorError> {
+        for starting in &mut self.starting {
+            starting.looks += 1;
+            if let Some(slot) = self.slots.get(&starting.id) {
+                slot.wake();
+            }
+        }
+        let late = self.starting.iter().position(|one| one.looks > LOOKS);
+        late.map_or(Ok(()), |at| {
+            Err(self.give_up(at, "it did not say hello in time".to_owned()))
+        })
+    }
+
+    /// Ends one that is starting, and says why.
+    fn give_up(&mut self, at: usize, why: String) -> ExecutorError {
+        if let Some(starting) = self.starting.remove(at) {
+            self.bury(starting.id);
+        }
+        ExecutorError::Start {
+            what: self.options.exe.display().to_string(),
+            source: io::Error::other(why),
+        }
     }
 
     /// Has the next note of a supervisor waited for. There is always exactly one such task for each that said hello.
