@@ -363,7 +363,9 @@ fn store_hint(error: &StoreError) -> Option<String> {
     Some(match error {
         StoreError::Open { path, source } => {
             let folder = path.parent().unwrap_or(path);
-            if source.to_string().contains("not a database") {
+            if error.is_busy() {
+                busy_hint(held_up_by().as_ref())
+            } else if source.to_string().contains("not a database") {
                 format!("{} is something else; move it away and run `cf init`", path.display())
             } else {
                 format!("make {} readable and writable", folder.display())
@@ -438,5 +440,14 @@ mod tests {
             is_stopped,
         });
         busy_hint(holder.as_ref())
+    }
+    #[test_case(rusqlite::ffi::SQLITE_BUSY => "try again; another process was writing for too long"; "locked")]
+    #[test_case(rusqlite::ffi::SQLITE_CANTOPEN => "make /w/.cf readable and writable"; "not to be opened")]
+    fn what_keeps_the_database_from_being_opened_says_what_to_do(code: i32) -> String {
+        let error = StoreError::Open {
+            path: "/w/.cf/state.db".into(),
+            source: rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None),
+        };
+        store_hint(&error).unwrap()
     }
 }

@@ -196,13 +196,17 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether somebody else is writing at this moment.
+    /// Whether somebody else is writing at this moment, or keeps the database to itself so that it cannot be opened.
     pub fn is_busy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
-        let Self::Sql {
+        let (Self::Sql {
             source: rusqlite::Error::SqliteFailure(error, _),
             ..
-        } = self
+        }
+        | Self::Open {
+            source: rusqlite::Error::SqliteFailure(error, _),
+            ..
+        }) = self
         else {
             return false;
         };
@@ -358,7 +362,8 @@ impl Store {
                 let conn = match migrate::up_to_date(conn, workspace) {
                     Ok(conn) => conn,
                     // Without room for its index a log that holds nothing cannot be opened, and needs not.
-                    Err(error @ StoreError::Open { .. }) => {
+                    // One that somebody keeps locked must not be read without locks.
+                    Err(error @ StoreError::Open { .. }) if !error.is_busy() => {
                         return Self::open_unwritable(path).map_err(|_| error);
                     }
                     Err(error) => return Err(error),

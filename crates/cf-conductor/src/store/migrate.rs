@@ -188,6 +188,28 @@ mod tests {
         assert!(!folder.path().join("state.db.v1.new").exists());
     }
 
+    #[test]
+    fn a_database_that_is_locked_while_it_is_opened_is_busy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.db");
+        let holder = Connection::open(&path).unwrap();
+        holder
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; CREATE TABLE t (n INTEGER); PRAGMA locking_mode = EXCLUSIVE; \
+                 BEGIN EXCLUSIVE; INSERT INTO t VALUES (7); COMMIT",
+            )
+            .unwrap();
+        let mut conn = Connection::open(&path).unwrap();
+        let patience = std::time::Duration::from_millis(50);
+        super::super::wait::be_patient(&mut conn, &path, patience).unwrap();
+        let error = version(&conn, &path).err().unwrap();
+        assert!(matches!(error, StoreError::Open { .. }), "{error:?}");
+        assert!(error.is_busy(), "{error:?}");
+        drop(holder);
+        let error = version(&conn, &path).err();
+        assert!(error.is_none(), "{error:?}");
+    }
+
     fn newest() -> Connection {
         let mut conn = Connection::open_in_memory().unwrap();
         run(&mut conn, Path::new(":memory:")).unwrap();
