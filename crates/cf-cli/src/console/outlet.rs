@@ -1,9 +1,9 @@
 //! Standard output for a long list, which is made while the store is being read.
 //!
-//! While a reading lasts, the write-ahead log of the store cannot be used again. So it must not last as long as somebody
-//! looks at the list: what the other end takes at once is written, and the rest is held until the reading is over. Most
-//! lists go to a file or to a reader that keeps up; to hold all of one took a third of the time of printing it
-//! (100,000 tasks as JSON: 18,000 pages of memory touched for the first time).
+//! While a reading lasts, the write-ahead log of the store cannot be used again. So it must not last as long as
+//! somebody looks at the list: what the other end takes at once is written, and the rest is held until the reading is
+//! over. Most lists go to a file or to a reader that keeps up; to hold all of one took a third of the time of printing
+//! it (100,000 tasks as JSON: 18,000 pages of memory touched for the first time).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
