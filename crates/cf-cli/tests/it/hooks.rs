@@ -237,7 +237,10 @@ fn a_workspace_does_not_decide_where_news_go() {
 
 #[test]
 fn a_delivery_is_tried_again_where_that_may_help() {
-    let server = receiver();
+    let server = ScriptedGithub::start();
+    for (status, times) in [(503, 1), (200, 2), (404, 1), (200, 1)] {
+        server.fault("/news", Fault::status(status, "", &[]), times);
+    }
     let ws = workspace().with([("CF_WEBHOOK_URL", format!("{}/news", server.url()))]);
     ws.config("[hooks]\ntimeout = '1m'\n");
     // The end of a task and that of its batch are told.
@@ -251,12 +254,10 @@ fn a_delivery_is_tried_again_where_that_may_help() {
         ids.dedup();
         (ids.len(), requests)
     };
-    server.fault("/news", Fault::status(503, "", &[]), 1);
     ws.add("a", "true");
     ws.run(["a"]).ok();
     assert_eq!(deliveries(), (2, 3));
     assert!(!log(&ws).contains("given up"), "{}", log(&ws));
-    server.fault("/news", Fault::status(404, "", &[]), 1);
     ws.add("b", "true");
     ws.run(["b"]).ok();
     assert_eq!(deliveries(), (4, 5));
