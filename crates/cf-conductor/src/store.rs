@@ -54,8 +54,8 @@ const CONDUCTOR_PATIENCE: Duration = Duration::from_millis(500);
 /// How much of the database a process that only reads may keep in memory, in KiB.
 const READERS_CACHE_KIB: i64 = 16 * 1024;
 
-/// The same where every page is read once, in KiB: with 16 MiB a list of 100,000 tasks touched 4,000 pages of memory for
-/// the first time, which took a fifth of its time.
+/// The same where every page is read once, in KiB: with 16 MiB a list of 100,000 tasks touched 4,000 pages of memory
+/// for the first time, which took a fifth of its time.
 const SCANS_CACHE_KIB: i64 = 512;
 
 /// What can go wrong with the store, or with what was asked of it.

@@ -160,7 +160,7 @@ fn a_wrong_variable_is_named() {
 #[test_case("[github]\napi_url = \"https://ghe.example\"" => "config.toml:2: `github.api_url` decides where a token goes and is read from the user's own file only"; "where a token goes")]
 #[test_case("[engines.\"A b\"]\nargs = []" => "config.toml:1: \"A b\" is not the name of an engine: lower-case letters, digits, `-` and `_`, at most 64"; "an engine name")]
 #[test_case("[engines.fake]\ncommand = \"./agent.sh\"" => "config.toml:2: `engines.fake.command`: expected a list of strings: the program and its arguments, found a string"; "a command that is no list")]
-#[test_case("[engines.fake]\ncomand = [\"x\"]" => "config.toml:2: unknown key `comand` in [engines.fake]; did you mean `command`?"; "an unknown key of an engine")]
+#[test_case("[engines.fake]\ncommandd = [\"x\"]" => "config.toml:2: unknown key `commandd` in [engines.fake]; did you mean `command`?"; "an unknown key of an engine")]
 #[test_case("[engines.fake]\ncommand = [\"x\"]\n[engines.fake.grants.all]\narg = []" => "config.toml:4: unknown key `arg` in [engines.fake.grants.all]; did you mean `args`?"; "an unknown key of a grant")]
 #[test_case("[engines.fake]\ncommand = [\"x\"]\npermissions = \"al\"" => "config.toml:3: `engines.fake.permissions`: \"al\" is not allowed: expected one of all, edit, read"; "a wrong word of an engine")]
 #[test_case("[engines.fake]\ncommand = [\"x\"]\ntimeout = \"0s\"" => "config.toml:3: `engines.fake.timeout`: a time limit of 0 ends every attempt at once; write \"none\" for no limit"; "a time limit of nothing")]

@@ -325,8 +325,8 @@ fn paint_line<'t>(console: &Console, line: &str, row: impl Iterator<Item = Shown
     painted
 }
 
-/// What the layout is given of a text: to break a long word into lines costs the square of its length, and most of these
-/// would not be shown. A line more than is shown has it cut the text where there is no room for more.
+/// What the layout is given of a text: to break a long word into lines costs the square of its length, and most of
+/// these would not be shown. A line more than is shown has it cut the text where there is no room for more.
 fn cut(text: &str, width: usize) -> Cow<'_, str> {
     text::shortened(text, (MOST_LINES + 1).saturating_mul(width + 1))
 }
