@@ -1,8 +1,9 @@
 //! The tasks of a round, and the agents that keep their own books.
 //!
 //! The books lie outside the workspace and are written by the agents themselves, so that nothing that `cf` believes
-//! goes into them: a folder an attempt says that its agent was started, a lock a task is held by everything that an
-//! attempt of the task left alive, and a line in one file says when an agent began and how it ended.
+//! goes into them: a file an attempt says that its agent was started, a lock a task is held by everything that an
+//! attempt of the task left alive, and a line in one file says when an agent began and how it ended. The shell makes the
+//! file itself, because the adversary kills what an agent calls as well: `mkdir` was killed when it had made a folder.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,9 +12,11 @@ use crate::rng::Rng;
 
 /// The functions that every agent begins with. `@` stands for the folder of the books.
 const BOOKS: &str = r#"
-mkdir "@/began.$CF_ATTEMPT_ID" 2>/dev/null || {
-    [ ! -d "@/began.$CF_ATTEMPT_ID" ] || echo "attempt $CF_ATTEMPT_ID of $CF_TASK_KEY began twice" >> "@/faults"
+set -C
+{ true > "@/began.$CF_ATTEMPT_ID"; } 2>/dev/null || {
+    [ ! -f "@/began.$CF_ATTEMPT_ID" ] || echo "attempt $CF_ATTEMPT_ID of $CF_TASK_KEY began twice" >> "@/faults"
 }
+set +C
 hold() {
     exec 9>> "@/lock.$CF_TASK_KEY"
     flock -n -E 75 9
