@@ -25,6 +25,8 @@ pub(crate) struct Task {
     answered: i64,
     /// An attempt whose success nobody has disputed: what its batch writes next is DONE.
     succeeded: Option<String>,
+    /// Whether what is open is being stopped.
+    stopping: bool,
     /// The attempt that is open.
     open: Option<String>,
     /// The attempt that ended last.
@@ -190,6 +192,7 @@ impl Replay {
                 !self.disputed.contains(attempt)
                     && (self.verified.contains(attempt) || !self.to_verify.contains(id))
             });
+        let is_to_verify = self.to_verify.contains(id);
         let task = self.tasks.entry(id.clone()).or_default();
         match event.kind.as_str() {
             "TASK_CREATED" => {
@@ -248,7 +251,12 @@ impl Replay {
                     wrong = Some("it was done, and nobody asked for more".to_owned());
                 }
                 task.open.clone_from(&event.attempt);
+                task.stopping = false;
             }
+            "BATCH_TASK_STOPPING" => task.stopping = true,
+            // Its agent had succeeded, and its verification, which was to begin, was stopped before it did: a conductor
+            // that was killed has stored the one and not done the other.
+            "ATTEMPT_STALE_RESULT" if task.stopping && is_to_verify => task.succeeded = None,
             "ATTEMPT_ENDED" => {
                 if task.open != event.attempt {
                     wrong = Some(format!("{:?} was the one that ran", task.open));
