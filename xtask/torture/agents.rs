@@ -2,8 +2,9 @@
 //!
 //! The books lie outside the workspace and are written by the agents themselves, so that nothing that `cf` believes
 //! goes into them: a file an attempt says that its agent was started, a lock a task is held by everything that an
-//! attempt of the task left alive, and a line in one file says when an agent began and how it ended. The shell makes the
-//! file itself, because the adversary kills what an agent calls as well: `mkdir` was killed when it had made a folder.
+//! attempt of the task left alive, and a line in one file says when an agent began and how it ended. The shell makes
+//! the file itself, because the adversary kills what an agent calls as well: `mkdir` was killed when it had made a
+//! folder.
 
 use std::fmt::Write as _;
 use std::path::Path;
