@@ -31,7 +31,7 @@ use crate::render::reconciliation::{Line, Total, totals};
 use crate::workspace;
 pub(super) use refuse::known_engine;
 pub(super) use report::report;
-pub(super) use run::{finish_pass, resolve, resume, run, setup_of, start};
+pub(super) use run::{finish_pass, resolve, resume, run, setup, setup_of, start};
 pub(super) use watch::{Care, follow};
 
 /// How much of what an agent said or called last is shown beside its task.

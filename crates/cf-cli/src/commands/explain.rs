@@ -8,7 +8,7 @@ use cf_conductor::heard;
 use cf_core::{BlockerStatus, Outcome, Timestamp};
 use serde_json::json;
 
-use super::batch::{resolve, setup_of};
+use super::batch::{resolve, setup};
 use super::reconcile::{finding_json, finding_line};
 use super::{Ended, find_task};
 use crate::args::ExplainArgs;
@@ -27,11 +27,12 @@ pub(super) fn run(args: &ExplainArgs, console: &Console) -> Ended {
         Ok((id, reader.links(id)?))
     })?;
     let worktrees = store.read(|reader| reader.worktrees_of(id))?;
-    let mut setup = setup_of(&workspace)?;
+    let layer = resolve(Some(&workspace), Layer::default(), Layer::default())?;
+    let mut setup = setup(&layer, workspace.clone())?;
     let source = setup.github.as_ref().ok_or(super::github::OFF);
     let views = store.read(|reader| links_of(source, reader, id))?;
-    let configured = resolve(Some(&workspace), Layer::default(), Layer::default())?.engine;
-    let configured = configured.as_ref().map(|setting| setting.value.0.as_str());
+    let engine = layer.engine.as_ref();
+    let configured = engine.map(|setting| setting.value.0.as_str());
     let mut seen = explain(&store, &mut setup, id, configured)?;
     for attempt in &mut seen.attempts {
         heard::catch_up(attempt, &workspace.log_of(attempt.id));

@@ -485,7 +485,8 @@ pub(super) fn finish_off(
     )?)
 }
 
-fn setup(layer: &Layer, workspace: Workspace) -> Result<Setup, CliError> {
+/// The same, with settings that are read already.
+pub(in crate::commands) fn setup(layer: &Layer, workspace: Workspace) -> Result<Setup, CliError> {
     let engines = layer.engines().map_err(crate::config::ConfigError::from)?;
     // Without `/proc` it is not to be found; no batch is run then, and nothing else needs it.
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("cf"));
