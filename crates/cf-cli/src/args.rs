@@ -229,7 +229,7 @@ pub(crate) enum Command {
     #[command(after_help = work::RESUME_HELP)]
     Resume(run::ResumeArgs),
     /// Short for `work batch follow`
-    Follow(work::BatchArgs),
+    Follow(work::FollowArgs),
     /// Short for `work logs`
     Logs(work::LogsArgs),
 }

@@ -12,12 +12,14 @@ mod told;
 use std::io::{self, Write as _};
 
 use cf_conductor::store::StoreError;
+use cf_conductor::store::attempt::Attempt;
+use cf_conductor::store::batch::BatchTask;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::rows::EventRow;
 use cf_conductor::workspace::Workspace;
-use cf_core::{TaskId, TaskLabel};
+use cf_core::{BatchId, TaskId, TaskLabel};
 
-use crate::console::{self, Console};
+use crate::console::{self, Console, Look};
 use crate::render::json::EventJson;
 use crate::render::json::rows::push_event;
 use live::Live;
@@ -62,10 +64,18 @@ impl Progress {
         }
     }
 
-    /// Counts tasks that ended before the first event that is shown.
-    pub(crate) fn have_ended(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
+    /// Counts the tasks among these that ended before the first event that is shown.
+    pub(crate) fn have_ended<'t>(&mut self, tasks: impl IntoIterator<Item = &'t BatchTask>) {
         if let View::Live(live) = &mut self.view {
             live.have_ended(tasks);
+        }
+    }
+
+    /// Takes in an agent that started before the first event that is shown.
+    pub(crate) fn is_running(&mut self, attempt: &Attempt, label: &TaskLabel) {
+        self.teller.is_running(attempt);
+        if let View::Live(live) = &mut self.view {
+            live.is_running(attempt, label);
         }
     }
 
@@ -97,13 +107,13 @@ impl Progress {
     pub(crate) fn wants(&self) -> fn(&str, &str) -> bool {
         match &self.view {
             View::Json => |_, _| true,
-            View::Lines => is_told,
-            View::Quiet | View::Live(_) => |_, _| false,
+            View::Lines | View::Live(_) => is_told,
+            View::Quiet => |_, _| false,
         }
     }
 
-    /// Shows an event as it is stored, unless this view changes lines in place: what is to be printed is written to
-    /// `out`. `label` returns that of its task.
+    /// Tells of an event as it is stored: what is to be printed is added to `out`, for [`Self::print`]. What changes in
+    /// place stays as it is. `label` returns that of its task.
     ///
     /// # Errors
     ///
@@ -119,15 +129,45 @@ impl Progress {
                 push_event(out, row)?;
                 out.push(b'\n');
             }
-            View::Lines => {
+            View::Lines | View::Live(_) => {
                 if let Some(told) = self.teller.tell_row(row, label)? {
                     // A vector takes whatever is written to it.
                     let _ = writeln!(out, "{}", self.console.paint(told.look, told.text));
                 }
             }
-            View::Quiet | View::Live(_) => {}
+            View::Quiet => {}
         }
         Ok(())
+    }
+
+    /// Says that events of this batch before the first that is told are not.
+    ///
+    /// # Errors
+    ///
+    /// The output refuses.
+    pub(crate) fn earlier(&mut self, batch: BatchId) -> io::Result<()> {
+        if let View::Json | View::Quiet = self.view {
+            return Ok(());
+        }
+        let text = format!("(earlier events: cf events --batch {})", batch.short());
+        self.print(format!("{}\n", self.console.paint(Look::Dim, text)).as_bytes())
+    }
+
+    /// Prints what [`Self::row`] told.
+    ///
+    /// # Errors
+    ///
+    /// The output refuses.
+    pub(crate) fn print(&mut self, told: &[u8]) -> io::Result<()> {
+        if told.is_empty() {
+            return Ok(());
+        }
+        if let View::Live(live) = &mut self.view {
+            return live.print(String::from_utf8_lossy(told).trim_end_matches('\n'));
+        }
+        let mut out = console::out();
+        out.write_all(told)?;
+        out.flush()
     }
 
     /// Says something that is no event.

@@ -79,9 +79,17 @@ where
     }
 }
 
+/// How many of anything may be asked for.
+const MOST: usize = 1_000_000_000;
+
 /// Reads how many are to be shown.
 pub(super) fn count(text: &str) -> Result<usize, String> {
-    whole_number(text, 1, 1_000_000_000)
+    whole_number(text, 1, MOST)
+}
+
+/// Reads how many are to be shown, which may be none.
+pub(super) fn count_or_none(text: &str) -> Result<usize, String> {
+    whole_number(text, 0, MOST)
 }
 
 /// Reads the number of an event.

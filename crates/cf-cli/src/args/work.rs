@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::Group;
 use super::run::{RUN_EXAMPLES, ResumeArgs, RunArgs, SettingFlags};
-use super::values::{count, whole_number};
+use super::values::{count, count_or_none, whole_number};
 
 /// What `cf work batch stop` and its short form say below their options.
 pub(crate) const STOP_HELP: &str = "\
@@ -62,7 +62,7 @@ pub(crate) enum BatchCommand {
     #[command(after_help = RESUME_HELP)]
     Resume(ResumeArgs),
     /// Show a batch as it runs, until it ends
-    Follow(BatchArgs),
+    Follow(FollowArgs),
     /// Say what became of a batch: as words, or as a page with timeline, graph and evidence
     #[command(
         after_help = "Example: cf work batch report --html report.html\n\nThe page needs no network and nothing \
@@ -123,12 +123,15 @@ fn attempt(text: &str) -> Result<u32, String> {
     whole_number(text, 1, u32::MAX)
 }
 
-// A command about one batch.
+// `cf work batch follow`.
 #[derive(Debug, Args)]
-pub(crate) struct BatchArgs {
+pub(crate) struct FollowArgs {
     /// The batch [default: the newest]
     #[arg(value_name = "ID")]
     pub(crate) batch: Option<TaskRef>,
+    /// Begin with its newest so many events [default: 10000; with --json, all]
+    #[arg(long, value_name = "N", value_parser = count_or_none)]
+    pub(crate) last: Option<usize>,
 }
 
 // `cf work batch status`.

@@ -121,6 +121,11 @@ impl Tail {
         Self { filter }
     }
 
+    /// Whether there are earlier events, or may have been.
+    pub(super) const fn has_skipped(&self) -> bool {
+        self.filter.after > 0
+    }
+
     /// The next events; none when there are none yet.
     ///
     /// # Errors
@@ -149,9 +154,21 @@ impl Tail {
         is_wanted: fn(&str, &str) -> bool,
         mut each: impl FnMut(&Reader<'_>, &EventRow<'_>) -> Result<(), StoreError>,
     ) -> Result<usize, CliError> {
-        let (count, last) = store.read(|reader| {
-            reader.wanted_event_rows(&self.filter, is_wanted, |row| each(reader, row))
-        })?;
+        Ok(store.read(|reader| self.read_in(reader, is_wanted, |row| each(reader, row)))?)
+    }
+
+    /// The same within a reading that looks at more.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read, or `each` refuses.
+    pub(super) fn read_in(
+        &mut self,
+        reader: &Reader<'_>,
+        is_wanted: fn(&str, &str) -> bool,
+        each: impl FnMut(&EventRow<'_>) -> Result<(), StoreError>,
+    ) -> Result<usize, StoreError> {
+        let (count, last) = reader.wanted_event_rows(&self.filter, is_wanted, each)?;
         self.filter.after = last.unwrap_or(self.filter.after);
         Ok(count)
     }

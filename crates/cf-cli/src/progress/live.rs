@@ -5,10 +5,12 @@ use std::io;
 
 use cf_conductor::engine::SuccessRule;
 use cf_conductor::heard;
+use cf_conductor::store::attempt::Attempt;
+use cf_conductor::store::batch::BatchTask;
 use cf_conductor::store::event::Event;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
-use cf_core::{EventType, Phase, TaskId, TaskLabel, Timestamp};
+use cf_core::{AttemptId, EventType, Outcome, Phase, TaskId, TaskLabel, Timestamp};
 
 use super::told::Told;
 use crate::console::lines::{Lines, bar};
@@ -65,8 +67,32 @@ impl Live {
     }
 
     /// Counts tasks that ended before the first event.
-    pub(super) fn have_ended(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
-        self.ended.extend(tasks);
+    pub(super) fn have_ended<'t>(&mut self, tasks: impl IntoIterator<Item = &'t BatchTask>) {
+        for task in tasks {
+            if task.phase == Phase::Finished {
+                self.ended.insert(task.task);
+            }
+            if task.outcome == Some(Outcome::Failed) {
+                self.failed.insert(task.task);
+            }
+        }
+    }
+
+    /// Shows an agent that started before the first event.
+    pub(super) fn is_running(&mut self, attempt: &Attempt, label: &TaskLabel) {
+        let rule = attempt.format.unwrap_or(SuccessRule::ExitZero);
+        self.show_agent(
+            attempt.task,
+            Some(label),
+            attempt.started_at,
+            Some(attempt.id),
+            rule,
+        );
+    }
+
+    /// Prints lines of what happened before the first event.
+    pub(super) fn print(&mut self, lines: &str) -> io::Result<()> {
+        self.lines.print(lines, &[])
     }
 
     /// Takes an event in, and prints its line above those that change.
@@ -137,6 +163,21 @@ impl Live {
     }
 
     fn started(&mut self, task: TaskId, event: &Event, label: Option<&TaskLabel>) {
+        let rule = event
+            .text("format")
+            .and_then(SuccessRule::from_word)
+            .unwrap_or(SuccessRule::ExitZero);
+        self.show_agent(task, label, event.at, event.attempt, rule);
+    }
+
+    fn show_agent(
+        &mut self,
+        task: TaskId,
+        label: Option<&TaskLabel>,
+        started_at: Timestamp,
+        attempt: Option<AttemptId>,
+        rule: SuccessRule,
+    ) {
         self.ended(task);
         self.running.push(Agent {
             task,
@@ -145,14 +186,9 @@ impl Live {
                 |label| text::line(label.as_str()).into_owned(),
             ),
             since: std::time::Instant::now(),
-            before: time::between(event.at, Timestamp::now()),
-            log: event
-                .attempt
-                .map(|attempt| LogReader::new(self.workspace.log_of(attempt))),
-            rule: event
-                .text("format")
-                .and_then(SuccessRule::from_word)
-                .unwrap_or(SuccessRule::ExitZero),
+            before: time::between(started_at, Timestamp::now()),
+            log: attempt.map(|attempt| LogReader::new(self.workspace.log_of(attempt))),
+            rule,
             log_end: 0,
             last_line: String::new(),
         });
@@ -255,14 +291,17 @@ mod tests {
     #[test]
     fn a_task_that_ended_before_counts_until_it_is_taken_up_again() {
         let mut live = live();
-        live.have_ended([
-            ONE.parse().unwrap(),
-            "00000000-0000-0000-0000-00000000000b".parse().unwrap(),
+        let other = "00000000-0000-0000-0000-00000000000b";
+        let third = "00000000-0000-0000-0000-00000000000c";
+        live.have_ended(&[
+            place(ONE, Phase::Finished, Some(Outcome::Failed)),
+            place(other, Phase::Finished, Some(Outcome::Skipped)),
+            place(third, Phase::Held, None),
         ]);
-        assert_eq!(live.ended.len(), 2);
+        assert_eq!((live.ended.len(), live.failed.len()), (2, 1));
         let taken_up = Event::new(EventType::BatchTaskQueued).task(ONE.parse().unwrap());
         live.follow(&taken_up, None);
-        assert_eq!(live.ended.len(), 1);
+        assert_eq!((live.ended.len(), live.failed.len()), (1, 0));
     }
 
     #[test]
@@ -300,6 +339,23 @@ mod tests {
             live.picture().last().unwrap(),
             "[========>               ] 1/3 17 running, 1 failed"
         );
+    }
+
+    fn place(task: &str, phase: Phase, outcome: Option<Outcome>) -> BatchTask {
+        BatchTask {
+            task: task.parse().unwrap(),
+            position: 0,
+            phase,
+            outcome,
+            reason: None,
+            attempts: 1,
+            failures: 0,
+            not_before: None,
+            since_seq: 1,
+            take_up_seq: 1,
+            started_at: None,
+            ended_at: None,
+        }
     }
 
     fn live() -> Live {

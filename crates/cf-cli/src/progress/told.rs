@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cf_conductor::store::StoreError;
+use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::event::Event;
 use cf_conductor::store::ids::ById;
 use cf_conductor::store::rows::EventRow;
@@ -89,6 +90,13 @@ pub(super) fn is_told(kind: &str, data: &str) -> bool {
 }
 
 impl Teller {
+    /// Takes in an agent whose start is not told.
+    pub(super) fn is_running(&mut self, attempt: &Attempt) {
+        self.started
+            .entry(attempt.task)
+            .or_insert(attempt.started_at);
+    }
+
     /// The line of an event; nothing for events that only programs care about.
     pub(super) fn tell(&mut self, event: &Event, label: Option<&TaskLabel>) -> Option<Told> {
         let heard = Heard {
@@ -276,6 +284,8 @@ impl Teller {
     /// How long the attempt took that an event ends.
     fn took(&self, event: &Heard<'_>) -> String {
         let started = event.task.and_then(|task| self.started.get(&task));
+        // A task that is running now may have ended before, in an attempt whose start was not told.
+        let started = started.filter(|started| **started <= event.at);
         started.map_or_else(String::new, |started| {
             format!(" in {}", time::elapsed(time::between(*started, event.at)))
         })

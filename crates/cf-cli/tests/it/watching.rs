@@ -132,3 +132,95 @@ fn every_batch_that_has_not_ended_is_told() {
         "{status}"
     );
 }
+
+#[test]
+fn follow_begins_with_the_newest_events_when_it_is_told_to() {
+    let ws = workspace();
+    for key in ["a", "b", "c"] {
+        ws.add(key, "echo done");
+    }
+    ws.run(["a", "b", "c"]).ok();
+    let whole = ws.cf(["follow"]).ok().stdout();
+    assert!(whole.starts_with("batch "), "{whole}");
+    assert!(!whole.contains("earlier events"), "{whole}");
+    assert_eq!(whole.matches("completed ").count(), 3, "{whole}");
+
+    // The outcome of the last task, and the end of the batch.
+    let newest = ws.cf(["follow", "--last", "2"]).ok().stdout();
+    let mut lines = newest.lines();
+    let earlier = lines.next().unwrap_or_default();
+    assert!(
+        earlier.starts_with("(earlier events: cf events --batch "),
+        "{newest}"
+    );
+    let told: Vec<&str> = lines.take_while(|line| !line.is_empty()).collect();
+    assert_eq!(told.len(), 2, "{newest}");
+    assert!(told[0].starts_with("completed "), "{newest}");
+    assert!(told[1].ends_with(" COMPLETED"), "{newest}");
+
+    let none = ws.cf(["work", "batch", "follow", "--last", "0"]).ok();
+    none.never_says("completed ").says("COMPLETED");
+    ws.cf(["follow", "--last", "2", "--quiet"])
+        .ok()
+        .never_says("earlier events");
+
+    // Programs get every event unless they ask for fewer, and the batch at last.
+    let lines = |words: &[&str]| ws.cf(words).ok().json_lines();
+    let all = lines(&["follow", "--json"]);
+    assert_eq!(all[0]["type"], "BATCH_STARTED");
+    let two = lines(&["follow", "--json", "--last", "2"]);
+    assert_eq!(two[..2], all[all.len() - 3..all.len() - 1]);
+    assert_eq!(two.len(), 3);
+    assert!(two[2]["batch"].is_object());
+}
+
+#[test]
+fn follow_knows_what_runs_already_although_its_start_is_not_told() {
+    let ws = workspace();
+    ws.add("bad", "exit 3");
+    ws.add("a", &waiter("a"));
+    ws.add("b", &waiter("b"));
+    let run = ws.start([
+        "bad",
+        "a",
+        "b",
+        "--strategy",
+        "parallel",
+        "--max-parallel",
+        "3",
+    ]);
+    ws.wait_for_pid("a.pid");
+    ws.wait_for_pid("b.pid");
+    ws.wait_for_event("BATCH_TASK_FAILED", "bad");
+
+    let mut piped = ws.spawn(["follow", "--last", "0"]);
+    piped.wait_for_text("earlier events");
+    let shown = std::thread::scope(|scope| {
+        let go = scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(700));
+            ws.touch("a.go");
+            ws.wait_for_event("BATCH_TASK_COMPLETED", "a");
+            ws.touch("b.go");
+        });
+        let shown = ws
+            .command(["follow", "--last", "0"])
+            .env("TERM", "xterm")
+            .run_on_terminal(60, 10);
+        go.join().expect("it waits for files");
+        shown
+    });
+    let written = &shown.written;
+    assert!(
+        written.contains("[========>               ] 1/3 2 running, "),
+        "{written}"
+    );
+    assert!(!written.contains("(attempt 1)"), "{written}");
+    assert!(written.contains("completed a in "), "{written}");
+    run.wait().code(3);
+    piped
+        .wait()
+        .code(3)
+        .says("completed a in ")
+        .says("completed b in ")
+        .never_says("(attempt 1)");
+}

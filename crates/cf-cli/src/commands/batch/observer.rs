@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use cf_conductor::conductor::{Notice, Observer};
+use cf_conductor::store::batch::BatchTask;
 use cf_conductor::store::event::Event;
 use cf_conductor::workspace::Workspace;
 use cf_core::{TaskId, TaskLabel};
@@ -37,8 +38,8 @@ impl Watched {
         }
     }
 
-    /// Tells it which tasks have ended before it began to watch.
-    pub(super) fn have_ended(&mut self, tasks: impl IntoIterator<Item = TaskId>) {
+    /// Tells it of the tasks, some of which have ended before it began to watch.
+    pub(super) fn have_ended<'t>(&mut self, tasks: impl IntoIterator<Item = &'t BatchTask>) {
         self.progress.have_ended(tasks);
     }
 

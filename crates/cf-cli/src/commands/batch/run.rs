@@ -10,7 +10,7 @@ use cf_conductor::source::ReconcilerRegistry;
 use cf_conductor::store::Store;
 use cf_conductor::workspace::Workspace;
 use cf_conductor::worktree::Base;
-use cf_core::{Actor, BatchId, BatchStatus, Phase, TaskId, TaskLabel, TaskRef, TaskStatus};
+use cf_core::{Actor, BatchId, BatchStatus, TaskId, TaskLabel, TaskRef, TaskStatus};
 
 use super::super::github;
 use super::super::tasks::import_plan;
@@ -376,12 +376,7 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         unseen(shown.map_err(CliError::from))?;
     }
     let mut shown = Watched::new(console, tasks.len() as u64, workspace.clone(), labels);
-    shown.have_ended(
-        tasks
-            .iter()
-            .filter(|view| view.row.phase == Phase::Finished)
-            .map(|view| view.row.task),
-    );
+    shown.have_ended(tasks.iter().map(|view| &view.row));
     let ended = conductor::conduct(
         &mut setup,
         store,

@@ -3,10 +3,10 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use cf_conductor::store::Store;
 use cf_conductor::store::batch::BatchTaskView;
 use cf_conductor::store::blocker::Blocker;
 use cf_conductor::store::event::EventFilter;
+use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::wake::Listener;
 use cf_conductor::workspace::Workspace;
 use cf_core::{BatchId, BatchStatus, BlockerStatus, Isolation, Outcome, TaskStatus};
@@ -14,7 +14,7 @@ use cf_core::{BatchId, BatchStatus, BlockerStatus, Isolation, Outcome, TaskStatu
 use super::super::events::{LOOK, Tail};
 use super::super::{Ended, Labels};
 use super::{Shown, named_or_newest};
-use crate::args::work::BatchArgs;
+use crate::args::work::FollowArgs;
 use crate::console::screen::{Screen, height};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
@@ -33,6 +33,10 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The reason of a task that a person works on; one of those that scripts may match on.
 const BY_HAND: &str = "in progress by hand";
+
+/// How many events of the past are told before what happens, at most: what came before them is of little use by now, and
+/// telling all of it would take the longer the longer the batch has been running.
+const MOST_PAST: usize = 10_000;
 
 /// How many failed tasks are named with the command that shows their logs.
 const MOST_LOGS: usize = 3;
@@ -72,23 +76,35 @@ impl Care {
 }
 
 /// `cf work batch follow`.
-pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended {
+pub(in crate::commands) fn follow(args: &FollowArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
     let id = named_or_newest(&store, args.batch.as_ref())?;
-    let filter = EventFilter {
-        batch: Some(id),
-        limit: Some(1_000),
-        ..EventFilter::default()
-    };
     let mut listener = Listener::new(&workspace.wake_file());
-    let mut tail = Tail::new(filter);
+    let (mut tail, total) = store.read(|reader| {
+        let mut filter = EventFilter {
+            batch: Some(id),
+            limit: Some(1_000),
+            ..EventFilter::default()
+        };
+        // Programs get every event; people would wait for what they have no use for.
+        let last = args.last.or((!console.json).then_some(MOST_PAST));
+        if let Some(last) = last {
+            filter.after = reader.seq_before_last(&filter, last)?;
+        }
+        Ok((
+            Tail::new(filter),
+            Counts::of(&reader.totals(id)?.counts).total,
+        ))
+    })?;
     let mut labels = Labels::default();
-    let total = Counts::of(&store.read(|reader| reader.totals(id))?.counts).total;
     let mut progress = Progress::new(console, total, workspace.clone());
-    let mut lines = Vec::new();
     let mut care = Care::default();
+    if tail.has_skipped() {
+        progress.earlier(id)?;
+    }
     // Of a batch that has ended the end is read first: it has the labels of all tasks.
     let mut shown: Option<Shown> = None;
+    let mut is_past = true;
     loop {
         // Asked before reading: the events of a batch that has ended are then read to the last.
         let batch = store.read(|reader| reader.batch(id))?;
@@ -97,17 +113,12 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
             labels.take(end.rows().map(|(label, row)| (row.task, label)));
             shown = Some(end);
         }
-        if progress.is_live() {
+        if progress.is_live() && !is_past {
             show_live(&store, &mut tail, &mut labels, &mut progress)?;
         } else {
-            while 0 < tail.read(&store, progress.wants(), |reader, row| {
-                progress.row(row, &mut lines, |task| labels.known(reader, task))
-            })? {
-                let mut out = console::out();
-                out.write_all(&lines)?;
-                out.flush()?;
-                lines.clear();
-            }
+            let stands = (is_past && shown.is_none()).then_some(id);
+            tell(&store, &mut tail, &mut labels, &mut progress, stands)?;
+            is_past = false;
         }
         progress.tick();
         if let Some(shown) = &shown {
@@ -120,6 +131,49 @@ pub(in crate::commands) fn follow(args: &BatchArgs, console: &Console) -> Ended 
         }
         listener.wait(LOOK);
     }
+}
+
+/// Tells what has happened up to now. Of a batch that is given, also takes in how it stands at that moment.
+fn tell(
+    store: &Store,
+    tail: &mut Tail,
+    labels: &mut Labels,
+    progress: &mut Progress,
+    stands: Option<BatchId>,
+) -> Result<(), CliError> {
+    let mut lines = Vec::new();
+    loop {
+        let count = store.read(|reader| {
+            let count = tail.read_in(reader, progress.wants(), |row| {
+                progress.row(row, &mut lines, |task| labels.known(reader, task))
+            })?;
+            if let (0, Some(id)) = (count, stands) {
+                stand(reader, id, labels, progress)?;
+            }
+            Ok(count)
+        })?;
+        if count == 0 {
+            return Ok(());
+        }
+        progress.print(&lines)?;
+        lines.clear();
+    }
+}
+
+/// Takes in which tasks of a batch have ended, and which agents run.
+fn stand(
+    reader: &Reader<'_>,
+    id: BatchId,
+    labels: &mut Labels,
+    progress: &mut Progress,
+) -> Result<(), StoreError> {
+    if progress.is_live() {
+        progress.have_ended(&reader.batch_tasks(id)?);
+    }
+    for attempt in reader.open_attempts_of_batch(id)? {
+        progress.is_running(&attempt, labels.known(reader, attempt.task)?);
+    }
+    Ok(())
 }
 
 /// Shows what is new where lines change in place.
