@@ -6,6 +6,9 @@
 pub(crate) mod github;
 mod local;
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -174,23 +177,25 @@ impl ReconcilerRegistry {
             }
             let before = found.len();
             let mut unread: Option<Unread> = None;
-            let said = source.check_tasks(store, &open);
-            found.reserve(said.len());
-            for (task, observation) in said {
-                match observation {
-                    Observation::Known(finding) => {
-                        found.extend(places.of(task).map(|at| (at, finding)));
-                    }
-                    Observation::Unknown(why) => unread
-                        .get_or_insert_with(|| Unread {
-                            source: source.name(),
-                            why,
-                            tasks: Vec::new(),
-                        })
-                        .tasks
-                        .push(task),
-                    Observation::Gone => {}
+            let said = source.check_tasks(store, &open).into_iter();
+            let known = said.filter_map(|(task, observation)| match observation {
+                Observation::Known(finding) => places.of(task).map(|at| (at, finding)),
+                Observation::Unknown(why) => {
+                    let unread = unread.get_or_insert_with(|| Unread {
+                        source: source.name(),
+                        why,
+                        tasks: Vec::new(),
+                    });
+                    unread.tasks.push(task);
+                    None
                 }
+                Observation::Gone => None,
+            });
+            if found.is_empty() {
+                // Collected where the answers are, of which there are megabytes.
+                found = known.collect();
+            } else {
+                found.extend(known);
             }
             pass.unknown.extend(unread);
             if nth < last {
@@ -204,8 +209,10 @@ impl ReconcilerRegistry {
                 }
             }
         }
-        // What several sources said of a task stays in their order.
-        found.sort_by_key(|(at, _)| *at);
+        // What several sources said of a task stays in their order. Even what is sorted is sorted in a second buffer.
+        if !found.is_sorted_by_key(|(at, _)| *at) {
+            found.sort_by_key(|(at, _)| *at);
+        }
         pass.merged.reserve(found.len());
         let mut found = found.into_iter();
         while let Some((at, first)) = found.next() {

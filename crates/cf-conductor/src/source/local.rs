@@ -1,7 +1,5 @@
 //! The store as a source: what other processes wrote, against what the batch believes.
 
-use std::collections::HashMap;
-
 use cf_core::{Actor, AttemptId, BatchId, Phase, TaskId, TaskStatus};
 use cf_reconcile::{
     AskGrace, Blockers, Evidence, LocalObservation, OpenBlockers, ReconciliationResult, SinceHold,
@@ -12,7 +10,7 @@ use super::{Asked, Observation, Reconciler};
 use crate::store::blocker::BlockerSummary;
 use crate::store::ids::ById;
 use crate::store::task::TaskStanding;
-use crate::store::{Reader, Result, Store};
+use crate::store::{Reader, Result, Store, StoreError};
 
 /// Above so many tasks, all rows are read in one go rather than one by one: a scan of ten thousand rows costs what
 /// about two hundred look-ups do.
@@ -36,26 +34,14 @@ impl Reconciler for LocalReconciler {
         store: &Store,
         asked: &[Asked],
     ) -> Vec<(TaskId, Observation<ReconciliationResult>)> {
-        let found = store.read(|reader| {
+        let read = store.read(|reader| {
             if asked.len() <= ONE_BY_ONE {
                 asked.iter().map(|asked| look_up(reader, asked)).collect()
             } else {
                 look_at_all(reader, asked)
             }
         });
-        match found {
-            Ok(found) => found
-                .into_iter()
-                .map(|finding| (finding.task_id, Observation::Known(finding)))
-                .collect(),
-            Err(error) => {
-                let why = crate::chain(&error);
-                asked
-                    .iter()
-                    .map(|asked| (asked.task, Observation::Unknown(why.clone())))
-                    .collect()
-            }
-        }
+        read.unwrap_or_else(|error| unknown(asked.iter().map(|asked| asked.task), &error))
     }
 
     fn check_blockers(
@@ -70,69 +56,83 @@ impl Reconciler for LocalReconciler {
             if tasks.len() <= ONE_BY_ONE {
                 return tasks
                     .iter()
-                    .map(|task| Ok((*task, reader.blocker_summary(*task)?)))
+                    .map(|task| Ok((*task, Observation::Known(reader.blocker_summary(*task)?))))
                     .collect();
             }
             let all = reader.blocker_summaries()?;
+            let summary = |task| all.get(task).copied().unwrap_or_default();
             Ok(tasks
                 .iter()
-                .map(|task| (*task, all.get(task).copied().unwrap_or_default()))
-                .collect::<Vec<_>>())
+                .map(|task| (*task, Observation::Known(summary(task))))
+                .collect())
         });
-        match read {
-            Ok(found) => found
-                .into_iter()
-                .map(|(task, summary)| (task, Observation::Known(summary)))
-                .collect(),
-            Err(error) => {
-                let why = crate::chain(&error);
-                tasks
-                    .iter()
-                    .map(|task| (*task, Observation::Unknown(why.clone())))
-                    .collect()
-            }
-        }
+        read.unwrap_or_else(|error| unknown(tasks.iter().copied(), &error))
     }
 }
 
+/// What is said of each task when the store cannot be read.
+fn unknown<T>(
+    tasks: impl Iterator<Item = TaskId>,
+    error: &StoreError,
+) -> Vec<(TaskId, Observation<T>)> {
+    let why = crate::chain(error);
+    tasks
+        .map(|task| (task, Observation::Unknown(why.clone())))
+        .collect()
+}
+
 /// What the table says of a task, by rows of its own.
-fn look_up(reader: &Reader<'_>, asked: &Asked) -> Result<ReconciliationResult> {
+fn look_up(
+    reader: &Reader<'_>,
+    asked: &Asked,
+) -> Result<(TaskId, Observation<ReconciliationResult>)> {
     let summary = if is_held(asked) {
         reader.blocker_summary(asked.task)?
     } else {
         BlockerSummary::default()
     };
-    Ok(find(asked, reader.standing(asked.task)?.as_ref(), summary))
+    let finding = find(asked, reader.standing(asked.task)?.as_ref(), summary);
+    Ok((asked.task, Observation::Known(finding)))
 }
 
-/// The same for many tasks, by all rows there are, each turned into its finding as it is read.
-fn look_at_all(reader: &Reader<'_>, asked: &[Asked]) -> Result<Vec<ReconciliationResult>> {
+/// The same for many tasks, by all rows there are, each turned into its finding as it is read, and where it stays:
+/// the findings of all tasks are megabytes.
+fn look_at_all(
+    reader: &Reader<'_>,
+    asked: &[Asked],
+) -> Result<Vec<(TaskId, Observation<ReconciliationResult>)>> {
     let summaries = if asked.iter().any(is_held) {
         reader.blocker_summaries()?
     } else {
-        HashMap::new()
+        ById::default()
     };
     let find = |asked: &Asked, row: Option<&TaskStanding>| {
-        let summary = summaries.get(&asked.task).filter(|_| is_held(asked));
-        find(asked, row, summary.copied().unwrap_or_default())
+        let summary = is_held(asked).then(|| summaries.get(&asked.task)).flatten();
+        Observation::Known(find(asked, row, summary.copied().unwrap_or_default()))
     };
     let places: ById<usize> = asked
         .iter()
         .enumerate()
         .map(|(at, asked)| (asked.task, at))
         .collect();
-    let mut found = vec![None; asked.len()];
+    let mut said: Vec<_> = asked
+        .iter()
+        .map(|asked| (asked.task, Observation::Gone))
+        .collect();
     reader.standings(
         |id| places.contains_key(&id),
         |row| {
             let at = places[&row.id];
-            found[at] = Some(find(&asked[at], Some(&row)));
+            said[at].1 = find(&asked[at], Some(&row));
         },
     )?;
-    let all = asked.iter().zip(found);
-    Ok(all
-        .map(|(asked, found)| found.unwrap_or_else(|| find(asked, None)))
-        .collect())
+    // That a task has no row is a finding too.
+    for (asked, (_, observation)) in asked.iter().zip(&mut said) {
+        if *observation == Observation::Gone {
+            *observation = find(asked, None);
+        }
+    }
+    Ok(said)
 }
 
 fn is_held(asked: &Asked) -> bool {

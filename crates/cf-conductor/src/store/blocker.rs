@@ -1,13 +1,12 @@
 //! Blockers: questions that hold a task until a person answers.
 
-use std::collections::HashMap;
-
 use cf_core::{
     Actor, Asker, AttemptId, BlockerId, BlockerStatus, EventType, TaskId, TaskStatus, Timestamp,
 };
 use rusqlite::{OptionalExtension as _, Row};
 
 use super::event::Event;
+use super::ids::ById;
 use super::sql::{parsed, parsed_opt, time, time_opt};
 use super::typed::refuse_nul;
 use super::{Doing as _, Reader, Result, StoreError, Tx};
@@ -183,8 +182,8 @@ impl Reader<'_> {
     /// # Errors
     ///
     /// SQLite refuses.
-    pub fn blocker_summaries(&self) -> Result<HashMap<TaskId, BlockerSummary>> {
-        let mut all: HashMap<TaskId, BlockerSummary> = HashMap::new();
+    pub fn blocker_summaries(&self) -> Result<ById<BlockerSummary>> {
+        let mut all: ById<BlockerSummary> = ById::default();
         self.conn
             .prepare_cached(&format!("{SUMMED} WHERE task IS NOT NULL"))
             .and_then(|mut s| {
