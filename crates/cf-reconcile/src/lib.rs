@@ -130,7 +130,7 @@ pub use dependency::{
 };
 pub use effect::{AfterEnd, AfterStop, Effect, WrittenSince, plan};
 pub use ending::{Counts, ExitCode, Standing, StopCause, final_status, standing};
-pub use finding::{Decision, Evidence, ReconciliationResult, SourceName};
+pub use finding::{Decision, Evidence, LinkEvidence, ReconciliationResult, SourceName};
 pub use link::{
     Caused, ClosedUnmerged, Closure, Freshness, GONE_PASSES, IssueState, LinkObservation,
     LinkState, Origin, PullRequestState, Settle, decide_links, new_context,

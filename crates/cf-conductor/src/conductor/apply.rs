@@ -417,7 +417,7 @@ fn is_outdated(finding: &ReconciliationResult, standing: Option<&TaskStanding>) 
 
 fn host(evidence: &Evidence) -> String {
     let url = match evidence {
-        Evidence::Link { url, .. } => url.as_str(),
+        Evidence::Link(link) => link.url.as_str(),
         Evidence::Local { .. } | Evidence::None => "",
     };
     url.split('/').nth(2).unwrap_or("github.com").to_owned()

@@ -46,12 +46,13 @@ impl Core {
         let asks = finding.source == SourceName::Github
             && finding.reason == Reason::PullRequestClosed
             && finding.external_status == Some(TaskStatus::Blocked);
-        let Evidence::Link { url, .. } = &finding.evidence else {
+        let Evidence::Link(link) = &finding.evidence else {
             return self.write_asked(tx, finding);
         };
         if !asks {
             return self.write_asked(tx, finding);
         }
+        let url = &link.url;
         let task = finding.task_id;
         let rows = tx.reader().link_rows(task)?;
         let row = rows.iter().find(|row| is_at(&row.link, url));
@@ -84,13 +85,9 @@ pub(super) fn note_closing(
             false
         }
     };
-    if let Evidence::Link {
-        merged_at,
-        closed_at,
-        ..
-    } = &finding.evidence
+    if let Evidence::Link(link) = &finding.evidence
         && acts
-        && let Some(at) = merged_at.or(*closed_at)
+        && let Some(at) = link.merged_at.or(link.closed_at)
     {
         tx.acted(finding.task_id, at)?;
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cf_core::{Link, LinkKind, Timestamp};
 use cf_github::{Answer, CloseReason, Comment, Comments, Item, ItemState, Known};
 use cf_reconcile::{
-    Caused, Closure, Evidence, Freshness, IssueState, LinkObservation, LinkState, Origin,
-    PullRequestState, Settle,
+    Caused, Closure, Evidence, Freshness, IssueState, LinkEvidence, LinkObservation, LinkState,
+    Origin, PullRequestState, Settle,
 };
 
 use super::closing::{Closing, reason_word};
@@ -52,14 +52,14 @@ impl Seen<'_> {
             Some(ItemState::Merged { .. }) => ("merged", None),
         };
         let merged = matches!(self.state, Some(ItemState::Merged { .. }));
-        Evidence::Link {
+        Evidence::Link(Box::new(LinkEvidence {
             url: self.link.url(),
             state: state.to_owned(),
             state_reason: state_reason.map(str::to_owned),
             updated_at: self.updated_at,
             merged_at: self.ended_at.filter(|_| merged),
             closed_at: self.ended_at.filter(|_| !merged),
-        }
+        }))
     }
 }
 
