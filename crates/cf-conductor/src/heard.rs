@@ -72,6 +72,9 @@ pub(crate) fn micro_usd(cost: f64) -> u64 {
 pub fn latest(rule: SuccessRule, log: &mut LogReader, most: usize) -> Option<String> {
     // A log that cannot be read for a moment is no reason to disturb what is shown.
     let lines = log.last_lines(usize::MAX, LATEST_BYTES).ok()?;
+    if lines.is_empty() {
+        return None;
+    }
     let end = log.extent().ok()?.end;
     let read: usize = lines.iter().map(|line| line.len() + 1).sum();
     // The first line may be the rest of a longer one, which is as good as any of a script, but no event.

@@ -15,7 +15,7 @@ use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::batch::{Batch, BatchTask, BatchTaskView, Stop};
 use cf_conductor::store::{Reader, Store, StoreError};
 use cf_conductor::supervise::Stage;
-use cf_conductor::supervise::logfile::LogReader;
+use cf_conductor::supervise::logfile::Logs;
 use cf_conductor::workspace::Workspace;
 use cf_core::{BatchId, Outcome, Phase, TaskId, TaskLabel, TaskRef, Timestamp};
 
@@ -44,28 +44,32 @@ pub(super) fn listed(
     batch: Batch,
 ) -> Result<Listed, StoreError> {
     let totals = reader.totals(batch.id)?;
-    // A finished batch has no conductor, and asking costs a file.
-    let conductor = if batch.status.is_final() {
-        None
-    } else {
-        workspace.conductor_of(batch.id)
-    };
     Ok(Listed {
+        conductor: conductor_of(workspace, &batch),
         batch,
         counts: Counts::of(&totals.counts),
-        conductor,
         used: totals.used,
     })
 }
 
+/// The live conductor of a batch. One that has ended has none, and asking costs a file.
+fn conductor_of(workspace: &Workspace, batch: &Batch) -> Option<u32> {
+    if batch.status.is_final() {
+        None
+    } else {
+        workspace.conductor_of(batch.id)
+    }
+}
+
 /// What the agent of each of these attempts said or called last.
 pub(super) fn doing(workspace: &Workspace, running: &[Attempt]) -> HashMap<TaskId, String> {
+    let logs = Logs::of(workspace);
     running
         .iter()
         .filter(|attempt| attempt.stage == Stage::Agent)
         .filter_map(|attempt| {
             let rule = attempt.format.unwrap_or(SuccessRule::ExitZero);
-            let mut log = LogReader::new(workspace.log_of(attempt.id));
+            let mut log = logs.of_attempt(attempt.id);
             Some((attempt.task, heard::latest(rule, &mut log, DOING_CHARS)?))
         })
         .collect()
@@ -78,11 +82,33 @@ pub(super) struct Shown {
     tasks: Vec<BatchTaskView>,
     /// What each running agent said or called last.
     doing: HashMap<TaskId, String>,
+    actions: Actions,
+}
+
+/// What sources did to a batch.
+#[derive(Debug, Default)]
+struct Actions {
     lines: Vec<Line>,
     totals: Vec<Total>,
     labels: Labels,
     /// The newest event that has a line.
     seq: u64,
+}
+
+impl Actions {
+    /// Reads those that are new.
+    fn read(&mut self, reader: &Reader<'_>, id: BatchId) -> Result<(), StoreError> {
+        for event in reader.reconciliation_events_after(id, self.seq)? {
+            let label = event
+                .task
+                .map(|task| self.labels.of(reader, task))
+                .transpose()?;
+            self.lines.extend(Line::of(&event, label.as_ref()));
+            self.seq = event.seq;
+        }
+        self.totals = totals(&self.lines);
+        Ok(())
+    }
 }
 
 impl Shown {
@@ -96,19 +122,7 @@ impl Shown {
         workspace: &Workspace,
         id: BatchId,
     ) -> Result<Self, CliError> {
-        let mut shown = store.read(|reader| {
-            Ok(Self {
-                listed: listed(reader, workspace, reader.batch(id)?)?,
-                tasks: Vec::new(),
-                doing: HashMap::new(),
-                lines: Vec::new(),
-                totals: Vec::new(),
-                labels: Labels::default(),
-                seq: 0,
-            })
-        })?;
-        shown.read_again(store, workspace)?;
-        Ok(shown)
+        Self::read_on(store, workspace, id, Actions::default())
     }
 
     /// Reads it as it is now. Of the events only those are read that are new.
@@ -121,23 +135,40 @@ impl Shown {
         store: &Store,
         workspace: &Workspace,
     ) -> Result<(), CliError> {
-        let id = self.listed.batch.id;
-        let running = store.read(|reader| {
-            self.listed = listed(reader, workspace, reader.batch(id)?)?;
-            self.tasks = reader.batch_task_views(id)?;
-            for event in reader.reconciliation_events_after(id, self.seq)? {
-                let label = event
-                    .task
-                    .map(|task| self.labels.of(reader, task))
-                    .transpose()?;
-                self.lines.extend(Line::of(&event, label.as_ref()));
-                self.seq = event.seq;
-            }
-            reader.open_attempts_of_batch(id)
-        })?;
-        self.doing = doing(workspace, &running);
-        self.totals = totals(&self.lines);
+        let actions = std::mem::take(&mut self.actions);
+        *self = Self::read_on(store, workspace, self.listed.batch.id, actions)?;
         Ok(())
+    }
+
+    fn read_on(
+        store: &Store,
+        workspace: &Workspace,
+        id: BatchId,
+        mut actions: Actions,
+    ) -> Result<Self, CliError> {
+        let (listed, tasks, running) = store.read(|reader| {
+            let batch = reader.batch(id)?;
+            let tasks = reader.batch_task_views(id)?;
+            // All of them are at hand, and need not be gone through once more to be counted.
+            let mut counts = Counts::default();
+            for view in &tasks {
+                counts.add(view.row.phase, view.row.outcome, 1);
+            }
+            let listed = Listed {
+                conductor: conductor_of(workspace, &batch),
+                batch,
+                counts,
+                used: reader.used(id)?,
+            };
+            actions.read(reader, id)?;
+            Ok((listed, tasks, reader.open_attempts_of_batch(id)?))
+        })?;
+        Ok(Self {
+            listed,
+            tasks,
+            doing: doing(workspace, &running),
+            actions,
+        })
     }
 
     /// Its JSON shape.
@@ -145,8 +176,8 @@ impl Shown {
         BatchJson::short(&self.listed).with_details(
             &self.tasks,
             &self.doing,
-            &self.lines,
-            &self.totals,
+            &self.actions.lines,
+            &self.actions.totals,
         )
     }
 
@@ -189,7 +220,7 @@ impl Shown {
             &self.listed,
             &self.tasks,
             &self.doing,
-            &self.lines,
+            &self.actions.lines,
             Timestamp::now(),
         )
     }
@@ -215,7 +246,7 @@ impl Shown {
             &self.listed,
             &self.tasks,
             &self.doing,
-            &self.lines,
+            &self.actions.lines,
             (width, height),
             Timestamp::now(),
         )
@@ -239,6 +270,7 @@ pub(super) fn named_or_newest(store: &Store, given: Option<&TaskRef>) -> Result<
 /// `cf work batch status`.
 pub(super) fn status(args: &BatchStatusArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
+    store.expect_a_scan()?;
     let id = named_or_newest(&store, args.batch.as_ref())?;
     if args.watch {
         return watch::status(&store, &workspace, id, console);

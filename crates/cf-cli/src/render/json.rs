@@ -21,7 +21,7 @@ use cf_core::{
     Isolation, Link, LinkKind, OnFailure, Outcome, Phase, Strategy, TaskId, TaskLabel, TaskStatus,
     Timestamp,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::batch::{Counts, Listed};
 use super::link::TrackerJson;
@@ -349,7 +349,7 @@ pub(crate) struct BatchJson<'b> {
     tokens: Option<u64>,
     cost_micro_usd: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tasks: Option<Vec<BatchTaskJson<'b>>>,
+    tasks: Option<BatchTasksJson<'b>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reconciliation: Option<ReconciliationJson<'b>>,
 }
@@ -358,6 +358,20 @@ pub(crate) struct BatchJson<'b> {
 struct ConductorJson {
     alive: bool,
     pid: Option<u32>,
+}
+
+/// The tasks of a batch. The shape of each is made when it is written: there may be very many.
+#[derive(Debug)]
+struct BatchTasksJson<'b> {
+    tasks: &'b [BatchTaskView],
+    doing: &'b HashMap<TaskId, String>,
+}
+
+impl Serialize for BatchTasksJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let shape = |view| BatchTaskJson::new(view, self.doing);
+        serializer.collect_seq(self.tasks.iter().map(shape))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -376,6 +390,26 @@ struct BatchTaskJson<'b> {
     started_at: Option<Timestamp>,
     #[serde(serialize_with = "as_full_opt")]
     ended_at: Option<Timestamp>,
+}
+
+impl<'b> BatchTaskJson<'b> {
+    fn new(view: &'b BatchTaskView, doing: &'b HashMap<TaskId, String>) -> Self {
+        let row = &view.row;
+        Self {
+            task: row.task,
+            key: view.key.as_ref().map(cf_core::TaskKey::as_str),
+            label: TaskLabel::new(row.task, view.key.as_ref()).to_string(),
+            title: &view.title,
+            position: row.position,
+            phase: row.phase,
+            outcome: row.outcome,
+            reason: row.reason.as_deref(),
+            doing: doing.get(&row.task).map(String::as_str),
+            attempts: row.attempts,
+            started_at: row.started_at,
+            ended_at: row.ended_at,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -426,21 +460,7 @@ impl<'b> BatchJson<'b> {
         events: &'b [Line],
         totals: &'b [Total],
     ) -> Self {
-        let row = |view: &'b BatchTaskView| BatchTaskJson {
-            task: view.row.task,
-            key: view.key.as_ref().map(cf_core::TaskKey::as_str),
-            label: TaskLabel::new(view.row.task, view.key.as_ref()).to_string(),
-            title: &view.title,
-            position: view.row.position,
-            phase: view.row.phase,
-            outcome: view.row.outcome,
-            reason: view.row.reason.as_deref(),
-            doing: doing.get(&view.row.task).map(String::as_str),
-            attempts: view.row.attempts,
-            started_at: view.row.started_at,
-            ended_at: view.row.ended_at,
-        };
-        self.tasks = Some(tasks.iter().map(row).collect());
+        self.tasks = Some(BatchTasksJson { tasks, doing });
         self.reconciliation = Some(ReconciliationJson { events, totals });
         self
     }

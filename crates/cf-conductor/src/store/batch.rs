@@ -146,18 +146,6 @@ pub struct BatchTaskView {
     pub status: TaskStatus,
 }
 
-impl BatchTaskView {
-    /// Reads the columns of [`PLACE`], and key, title and status of the task.
-    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            row: BatchTask::from_row(row)?,
-            key: parsed_opt(row, 12)?,
-            title: row.get(13)?,
-            status: parsed(row, 14)?,
-        })
-    }
-}
-
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
@@ -314,18 +302,37 @@ impl Reader<'_> {
 
     fn views(&self, batch: BatchId, which: &str) -> Result<Vec<BatchTaskView>> {
         const DOING: &str = "read a batch's tasks";
+        // The index of the ids tells where each task lies. They are read in that order, so that every page is met once;
+        // in that of their ids, which is none, most of the time would go for finding pages again.
         let mut statement = self
             .conn
             .prepare_cached(&format!(
-                "SELECT {PLACE}, t.key, t.title, t.status FROM batch_task b JOIN task t ON t.id = b.task \
-                 WHERE b.batch = ?1{which}"
+                "SELECT {PLACE}, t.pk FROM batch_task b JOIN task t ON t.id = b.task WHERE b.batch = ?1{which}"
             ))
             .doing(DOING)?;
         let rows = statement
-            .query_map([batch.to_string()], BatchTaskView::from_row)
+            .query_map([batch.to_string()], |row| {
+                Ok((row.get::<_, i64>(12)?, BatchTask::from_row(row)?))
+            })
             .doing(DOING)?;
-        // SQLite would write each row into a sorter and read it again.
-        let mut views: Vec<BatchTaskView> = rows.collect::<rusqlite::Result<_>>().doing(DOING)?;
+        let mut rows: Vec<(i64, BatchTask)> = rows.collect::<rusqlite::Result<_>>().doing(DOING)?;
+        rows.sort_by_cached_key(|(pk, _)| *pk);
+        let mut statement = self
+            .conn
+            .prepare_cached("SELECT key, title, status FROM task WHERE pk = ?1")
+            .doing(DOING)?;
+        let views = rows.into_iter().map(|(pk, row)| {
+            statement.query_row([pk], |task| {
+                Ok(BatchTaskView {
+                    row,
+                    key: parsed_opt(task, 0)?,
+                    title: task.get(1)?,
+                    status: parsed(task, 2)?,
+                })
+            })
+        });
+        let mut views: Vec<BatchTaskView> = views.collect::<rusqlite::Result<_>>().doing(DOING)?;
+        // Most tasks lie in the order of their positions. SQLite would write each row into a sorter and read it again.
         views.sort_unstable_by_key(|view| view.row.position);
         Ok(views)
     }

@@ -53,6 +53,18 @@ impl Reader<'_> {
         }
     }
 
+    /// What the agents of a batch report to have used: as stored, else added up.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses.
+    pub fn used(&self, batch: BatchId) -> Result<(Option<u64>, Option<u64>)> {
+        match self.stored_totals(batch)? {
+            Some(stored) => Ok(stored.used),
+            None => self.used_in_batch(batch),
+        }
+    }
+
     /// The totals that were stored when the batch ended, if it has.
     pub(crate) fn stored_totals(&self, batch: BatchId) -> Result<Option<Totals>> {
         self.conn

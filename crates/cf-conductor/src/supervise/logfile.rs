@@ -16,10 +16,12 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use cf_core::AttemptId;
 
-use crate::workspace::inside;
+use crate::workspace::Workspace;
+use crate::workspace::inside::Folder;
 
 /// The most that is written at once, in bytes.
 const CHUNK: u64 = 64 * 1024;
@@ -134,10 +136,37 @@ pub struct LogView {
     pub tail: Vec<u8>,
 }
 
+/// The logs of a workspace's attempts. The way to their folder is gone once for all of them.
+#[derive(Debug)]
+pub struct Logs<'w> {
+    workspace: &'w Workspace,
+    folder: Option<Arc<Folder>>,
+}
+
+impl<'w> Logs<'w> {
+    /// Opens their folder. Where it cannot be opened, reading a log tells why.
+    pub fn of(workspace: &'w Workspace) -> Self {
+        Self {
+            workspace,
+            folder: Folder::at(&workspace.logs()).ok().map(Arc::new),
+        }
+    }
+
+    /// A reader of an attempt's output.
+    pub fn of_attempt(&self, attempt: AttemptId) -> LogReader {
+        LogReader {
+            folder: self.folder.clone(),
+            ..LogReader::new(self.workspace.log_of(attempt))
+        }
+    }
+}
+
 /// Reads a log, also while it is written.
 #[derive(Debug)]
 pub struct LogReader {
     path: PathBuf,
+    /// What `path` lies in, once it is open.
+    folder: Option<Arc<Folder>>,
     head: Option<File>,
     tail: Option<File>,
 }
@@ -147,6 +176,7 @@ impl LogReader {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
+            folder: None,
             head: None,
             tail: None,
         }
@@ -158,14 +188,20 @@ impl LogReader {
     ///
     /// The log is there and cannot be read.
     pub fn extent(&mut self) -> io::Result<Extent> {
+        if self.folder.is_none() {
+            self.folder = if_there(Folder::around(&self.path))?.map(Arc::new);
+        }
+        let Some(folder) = &self.folder else {
+            return Ok(Extent::default());
+        };
         if self.head.is_none() {
-            self.head = open_existing(&self.path)?;
+            self.head = if_there(folder.open_to_read(&self.path))?;
         }
         let Some(head) = &self.head else {
             return Ok(Extent::default());
         };
         if self.tail.is_none() {
-            self.tail = open_existing(&tail_path(&self.path))?;
+            self.tail = if_there(folder.open_to_read(&tail_path(&self.path)))?;
         }
         let header = match self.tail.as_ref().map(Header::read) {
             // Its writer has made it just now, or was killed while it did.
@@ -319,9 +355,9 @@ impl LogReader {
     }
 }
 
-fn open_existing(path: &Path) -> io::Result<Option<File>> {
-    match inside::open(path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()) {
-        Ok(file) => Ok(Some(file.into())),
+fn if_there<T>(opened: io::Result<T>) -> io::Result<Option<T>> {
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -352,4 +388,28 @@ fn ring_at(file: &File, header: Header, position: u64, length: u64) -> io::Resul
         bytes.extend(read_at(file, HEADER, length - first)?);
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_logs_of_a_workspace_are_read_through_its_own_folder_and_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::create(dir.path()).unwrap().0;
+        let attempt = AttemptId(uuid::Uuid::max());
+        let said = |logs: &Logs<'_>| logs.of_attempt(attempt).last_line();
+        let logs = Logs::of(&workspace);
+        assert_eq!(said(&logs).unwrap(), None);
+        std::fs::write(workspace.log_of(attempt), "first\nlast\n").unwrap();
+        assert_eq!(said(&logs).unwrap().as_deref(), Some(b"last".as_slice()));
+        let elsewhere = dir.path().join("elsewhere");
+        std::fs::rename(workspace.logs(), &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, workspace.logs()).unwrap();
+        let refused = said(&Logs::of(&workspace)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotADirectory);
+        std::fs::remove_file(workspace.logs()).unwrap();
+        assert_eq!(said(&Logs::of(&workspace)).unwrap(), None);
+    }
 }

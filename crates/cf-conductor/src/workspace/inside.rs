@@ -75,6 +75,15 @@ impl Folder {
         open(path, WAY, Mode::empty()).map(Self)
     }
 
+    /// Opens the folder of a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or there is a link on the way.
+    pub(crate) fn around(path: &Path) -> io::Result<Self> {
+        way_to(path).map(|(folder, _)| Self(folder))
+    }
+
     /// Whether a name in it is that of a regular file that holds nothing. A link is none.
     pub(crate) fn is_empty_file(&self, name: &OsStr) -> bool {
         statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|meta| {
@@ -91,6 +100,18 @@ impl Folder {
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.0, name, flags, Mode::empty());
         Ok(file.map_err(|error| told(error, Path::new(name)))?.into())
+    }
+
+    /// Opens the file at `path`, which lies in it, for reading. A link is not followed, and nobody is waited for.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, or is a link.
+    pub(crate) fn open_to_read(&self, path: &Path) -> io::Result<std::fs::File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = path.file_name().unwrap_or_default();
+        let file = openat(&self.0, name, flags, Mode::empty());
+        Ok(file.map_err(|error| told(error, path))?.into())
     }
 
     /// Removes a file in it.

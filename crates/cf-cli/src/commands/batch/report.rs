@@ -7,7 +7,7 @@ use cf_core::Timestamp;
 use serde_json::json;
 
 use super::super::Ended;
-use super::named_or_newest;
+use super::{conductor_of, named_or_newest};
 use crate::args::work::ReportArgs;
 use crate::console::{self, Console};
 use crate::error::CliError;
@@ -26,11 +26,7 @@ pub(in crate::commands) fn report(args: &ReportArgs, console: &Console) -> Ended
     let (workspace, store) = workspace::open_to_read()?;
     let id = named_or_newest(&store, args.batch.as_ref())?;
     let history = store.read(|reader| reader.batch_history(id))?;
-    let conductor = if history.batch.status.is_final() {
-        None
-    } else {
-        workspace.conductor_of(id)
-    };
+    let conductor = conductor_of(&workspace, &history.batch);
     let place = workspace.root().file_name().unwrap_or_default();
     let report = Report::new(
         history,
