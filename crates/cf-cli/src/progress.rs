@@ -1,8 +1,8 @@
 //! A batch as it happens: on a terminal a line for each agent and a bar for the whole, else a line for each event, and
 //! with `--json` the events themselves.
 //!
-//! It is told of stored events, whether this process conducts the batch or only follows it; what it shows follows from
-//! them alone.
+//! It is told of stored events, whether this process conducts the batch or only follows it. Where it does not see a batch
+//! from the beginning, it is told how that stands at some moment, and goes on from there.
 
 mod details;
 mod live;
@@ -47,7 +47,7 @@ enum View {
 
 impl Progress {
     /// Chooses the view. `total` is the number of tasks in the batch; the workspace is where its logs are.
-    pub(crate) fn new(console: &Console, total: u64, workspace: Workspace) -> Self {
+    pub(crate) fn new(console: &Console, total: u64, workspace: &Workspace) -> Self {
         let view = if console.json {
             View::Json
         } else if console.quiet {
@@ -64,14 +64,14 @@ impl Progress {
         }
     }
 
-    /// Counts the tasks among these that ended before the first event that is shown.
-    pub(crate) fn have_ended<'t>(&mut self, tasks: impl IntoIterator<Item = &'t BatchTask>) {
+    /// Takes in how the tasks of the batch stand. Events after that change it.
+    pub(crate) fn stand(&mut self, places: &[BatchTask]) {
         if let View::Live(live) = &mut self.view {
-            live.have_ended(tasks);
+            live.stand(places);
         }
     }
 
-    /// Takes in an agent that started before the first event that is shown.
+    /// Takes in an agent that runs already.
     pub(crate) fn is_running(&mut self, attempt: &Attempt, label: &TaskLabel) {
         self.teller.is_running(attempt);
         if let View::Live(live) = &mut self.view {
@@ -146,7 +146,7 @@ impl Progress {
     ///
     /// The output refuses.
     pub(crate) fn earlier(&mut self, batch: BatchId) -> io::Result<()> {
-        if let View::Json | View::Quiet = self.view {
+        if !self.tells() {
             return Ok(());
         }
         let text = format!("(earlier events: cf events --batch {})", batch.short());
@@ -183,6 +183,11 @@ impl Progress {
                 Ok(())
             }
         }
+    }
+
+    /// Whether it tells of events in words.
+    pub(crate) const fn tells(&self) -> bool {
+        matches!(self.view, View::Lines | View::Live(_))
     }
 
     /// Whether it wants to be told that time has passed.

@@ -57,8 +57,8 @@ pub trait Reconciler {
     /// Its name, which every finding carries.
     fn name(&self) -> SourceName;
 
-    /// What it says about these tasks. Tasks that it has nothing to say about may be left out; an id that no longer
-    /// exists is a finding, not an error.
+    /// What it says about these tasks, each of which is asked about once. Tasks that it has nothing to say about may be
+    /// left out; an id that no longer exists is a finding, not an error.
     fn check_tasks(
         &mut self,
         store: &Store,
@@ -192,7 +192,7 @@ impl ReconcilerRegistry {
                 Observation::Gone => None,
             });
             if found.is_empty() {
-                // Collected where the answers are, of which there are megabytes.
+                // Collected where the answers are, of which there are megabytes; the bench (`pass-changed`) would tell.
                 found = known.collect();
             } else {
                 found.extend(known);

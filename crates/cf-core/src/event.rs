@@ -76,11 +76,12 @@ words! {
         BatchCancelled = "BATCH_CANCELLED",
         /// An attempt was stored with its supervisor's identity; its agent may start.
         AttemptStarted = "ATTEMPT_STARTED",
-        /// An attempt ended; data: `end`, `success`, `reason`, and where they apply `signals`, `left_behind`.
+        /// An attempt ended; data: `end`, `success`, `reason`, `ended_at`, and where they apply `signals`,
+        /// `left_behind`.
         AttemptEnded = "ATTEMPT_ENDED",
         /// An attempt's agent is to be verified.
         AttemptVerifying = "ATTEMPT_VERIFYING",
-        /// An attempt from a conductor that died goes on under this one.
+        /// An attempt from a conductor that died goes on under this one; data: `started_at`.
         AttemptAdopted = "ATTEMPT_ADOPTED",
         /// An agent reported the status of its own task; data: `status`.
         AttemptReported = "ATTEMPT_REPORTED",

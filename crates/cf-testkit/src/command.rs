@@ -150,7 +150,18 @@ impl<'w> Cf<'w> {
     }
 
     /// Runs it to its end on a terminal of this size.
-    pub fn run_on_terminal(mut self, columns: u16, rows: u16) -> Shown {
+    pub fn run_on_terminal(self, columns: u16, rows: u16) -> Shown {
+        self.watch_on_terminal(columns, rows, |_| {})
+    }
+
+    /// The same; `looks` is shown what has been written so far, each time that there is more, and may do something about
+    /// it.
+    pub fn watch_on_terminal(
+        mut self,
+        columns: u16,
+        rows: u16,
+        mut looks: impl FnMut(&str),
+    ) -> Shown {
         let (mut screen, program) = terminal::pair(columns, rows).expect("there are terminals");
         let stream = || program.try_clone().expect("there are descriptors left");
         let mut child = self
@@ -183,6 +194,7 @@ impl<'w> Cf<'w> {
                 Ok(0) | Err(_) => break,
                 Ok(read) => written.extend_from_slice(&part[..read]),
             }
+            looks(&String::from_utf8_lossy(&written));
         }
         let status = child.wait().expect("it is our own child");
         let written = String::from_utf8(written).expect("a terminal is told whole characters");

@@ -61,12 +61,12 @@ fn conductor_of(workspace: &Workspace, batch: &Batch) -> Option<u32> {
     }
 }
 
-/// What the agent of each of these attempts said or called last.
+/// What the agent of each of these attempts said or called last, of those that run.
 pub(super) fn doing(workspace: &Workspace, running: &[Attempt]) -> HashMap<TaskId, String> {
     let logs = Logs::of(workspace);
     running
         .iter()
-        .filter(|attempt| attempt.stage == Stage::Agent)
+        .filter(|attempt| attempt.stage == Stage::Agent && attempt.end.is_none())
         .filter_map(|attempt| {
             let rule = attempt.format.unwrap_or(SuccessRule::ExitZero);
             let mut log = logs.of_attempt(attempt.id);
@@ -270,11 +270,11 @@ pub(super) fn named_or_newest(store: &Store, given: Option<&TaskRef>) -> Result<
 /// `cf work batch status`.
 pub(super) fn status(args: &BatchStatusArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
-    store.expect_a_scan()?;
     let id = named_or_newest(&store, args.batch.as_ref())?;
     if args.watch {
         return watch::status(&store, &workspace, id, console);
     }
+    store.expect_a_scan()?;
     let shown = Shown::read(&store, &workspace, id)?;
     if console.json {
         console::print_json(&shown.json())?;

@@ -121,11 +121,6 @@ impl Tail {
         Self { filter }
     }
 
-    /// Whether there are earlier events, or may have been.
-    pub(super) const fn has_skipped(&self) -> bool {
-        self.filter.after > 0
-    }
-
     /// The next events; none when there are none yet.
     ///
     /// # Errors

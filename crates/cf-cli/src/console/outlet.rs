@@ -74,8 +74,9 @@ impl Outlet {
                 }
             }
         }
-        if self.written == self.held.len() {
-            self.held.clear();
+        // What is left moves to the front once it is the smaller part, so that no more is moved than was written.
+        if self.written * 2 >= self.held.len() {
+            self.held.drain(..self.written);
             self.written = 0;
         }
         self.next = self.held.len() + CHUNK;
@@ -177,6 +178,26 @@ mod tests {
         let _ = from.read_to_end(&mut read);
         outlet.finish(&mut read).unwrap();
         assert!(read == [expected(3_000), expected(3_000), expected(3_000)].concat());
+    }
+
+    #[test]
+    fn what_a_slow_reader_has_taken_is_not_held() {
+        let (from, to) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        let mut from = File::from(from);
+        let mut outlet = Outlet::with(Some(File::from(to)));
+        let mut read = Vec::new();
+        // A reader that takes all but a little of what is offered.
+        for _ in 0..200 {
+            assert!(push(&mut outlet, 1_000).is_continue());
+            let mut some = vec![0; 99_000];
+            let count = from.read(&mut some).unwrap();
+            read.extend_from_slice(&some[..count]);
+            let left = outlet.held.len() - outlet.written;
+            assert!(outlet.held.len() <= 2 * left + CHUNK + 100_000, "{left}");
+        }
+        let _ = from.read_to_end(&mut read);
+        outlet.finish(&mut read).unwrap();
+        assert!(read == expected(1_000).repeat(200));
     }
 
     #[test]

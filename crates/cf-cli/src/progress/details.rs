@@ -35,6 +35,10 @@ pub(super) struct Details<'e> {
     #[serde(borrow)]
     due: Option<Text<'e>>,
     #[serde(borrow)]
+    started_at: Option<Text<'e>>,
+    #[serde(borrow)]
+    ended_at: Option<Text<'e>>,
+    #[serde(borrow)]
     branch: Option<Text<'e>>,
     #[serde(borrow)]
     r#ref: Option<Text<'e>>,
@@ -110,6 +114,8 @@ texts!(
     phase,
     phase_before,
     due,
+    started_at,
+    ended_at,
     branch,
     r#ref,
     text,
@@ -144,6 +150,8 @@ impl<'e> Details<'e> {
             phase: text("phase"),
             phase_before: text("phase_before"),
             due: text("due"),
+            started_at: text("started_at"),
+            ended_at: text("ended_at"),
             branch: text("branch"),
             r#ref: text("ref"),
             text: text("text"),

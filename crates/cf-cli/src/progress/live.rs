@@ -8,7 +8,7 @@ use cf_conductor::heard;
 use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::batch::BatchTask;
 use cf_conductor::store::event::Event;
-use cf_conductor::supervise::logfile::LogReader;
+use cf_conductor::supervise::logfile::{LogReader, Logs};
 use cf_conductor::workspace::Workspace;
 use cf_core::{AttemptId, EventType, Outcome, Phase, TaskId, TaskLabel, Timestamp};
 
@@ -26,7 +26,7 @@ const MOST_LINES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Live {
     console: Console,
-    workspace: Workspace,
+    logs: Logs,
     lines: Lines,
     /// How many tasks the batch has.
     total: u64,
@@ -54,10 +54,10 @@ struct Agent {
 }
 
 impl Live {
-    pub(super) fn new(console: Console, total: u64, workspace: Workspace) -> Self {
+    pub(super) fn new(console: Console, total: u64, workspace: &Workspace) -> Self {
         Self {
             console,
-            workspace,
+            logs: Logs::of(workspace),
             lines: Lines::default(),
             total,
             running: Vec::new(),
@@ -66,31 +66,26 @@ impl Live {
         }
     }
 
-    /// Counts tasks that ended before the first event.
-    pub(super) fn have_ended<'t>(&mut self, tasks: impl IntoIterator<Item = &'t BatchTask>) {
-        for task in tasks {
-            if task.phase == Phase::Finished {
-                self.ended.insert(task.task);
-            }
-            if task.outcome == Some(Outcome::Failed) {
-                self.failed.insert(task.task);
+    /// Takes in how the tasks of the batch stand. Events after that change it.
+    pub(super) fn stand(&mut self, places: &[BatchTask]) {
+        self.total = places.len() as u64;
+        let finished = places.iter().filter(|place| place.phase == Phase::Finished);
+        for place in finished {
+            self.ended.insert(place.task);
+            if place.outcome == Some(Outcome::Failed) {
+                self.failed.insert(place.task);
             }
         }
     }
 
-    /// Shows an agent that started before the first event.
+    /// Shows an agent that runs already.
     pub(super) fn is_running(&mut self, attempt: &Attempt, label: &TaskLabel) {
         let rule = attempt.format.unwrap_or(SuccessRule::ExitZero);
-        self.show_agent(
-            attempt.task,
-            Some(label),
-            attempt.started_at,
-            Some(attempt.id),
-            rule,
-        );
+        let at = attempt.started_at;
+        self.show_agent(attempt.task, Some(label), at, Some(attempt.id), rule);
     }
 
-    /// Prints lines of what happened before the first event.
+    /// Prints lines of what happened before anything is shown that changes in place.
     pub(super) fn print(&mut self, lines: &str) -> io::Result<()> {
         self.lines.print(lines, &[])
     }
@@ -128,7 +123,8 @@ impl Live {
             | EventType::BatchTaskKilled
             | EventType::BatchTaskRetrying
             | EventType::BatchTaskBlocked
-            | EventType::AttemptEnded => self.ended(task),
+            | EventType::AttemptEnded
+            | EventType::AttemptCleaned => self.ended(task),
             _ => {}
         }
     }
@@ -167,7 +163,10 @@ impl Live {
             .text("format")
             .and_then(SuccessRule::from_word)
             .unwrap_or(SuccessRule::ExitZero);
-        self.show_agent(task, label, event.at, event.attempt, rule);
+        // One that is taken over has been running for some time.
+        let started_at = event.text("started_at").and_then(|at| at.parse().ok());
+        let at = started_at.unwrap_or(event.at);
+        self.show_agent(task, label, at, event.attempt, rule);
     }
 
     fn show_agent(
@@ -187,7 +186,7 @@ impl Live {
             ),
             since: std::time::Instant::now(),
             before: time::between(started_at, Timestamp::now()),
-            log: attempt.map(|attempt| LogReader::new(self.workspace.log_of(attempt))),
+            log: attempt.map(|attempt| self.logs.of_attempt(attempt)),
             rule,
             log_end: 0,
             last_line: String::new(),
@@ -293,7 +292,7 @@ mod tests {
         let mut live = live();
         let other = "00000000-0000-0000-0000-00000000000b";
         let third = "00000000-0000-0000-0000-00000000000c";
-        live.have_ended(&[
+        live.stand(&[
             place(ONE, Phase::Finished, Some(Outcome::Failed)),
             place(other, Phase::Finished, Some(Outcome::Skipped)),
             place(third, Phase::Held, None),
@@ -360,6 +359,6 @@ mod tests {
 
     fn live() -> Live {
         let workspace = Workspace::unmade(std::path::Path::new("/nowhere"));
-        Live::new(Console::plain(Some(80)), 3, workspace)
+        Live::new(Console::plain(Some(80)), 3, &workspace)
     }
 }

@@ -39,6 +39,8 @@ const SAID_CHARS: usize = 100;
 struct Words {
     said: Option<String>,
     used: Option<String>,
+    /// When it ended, which may have been stored much later.
+    ended_at: Option<Timestamp>,
 }
 
 /// An event as far as words tell of it.
@@ -90,7 +92,7 @@ pub(super) fn is_told(kind: &str, data: &str) -> bool {
 }
 
 impl Teller {
-    /// Takes in an agent whose start is not told.
+    /// Takes in an agent that runs already; its start may have been told or not.
     pub(super) fn is_running(&mut self, attempt: &Attempt) {
         self.started
             .entry(attempt.task)
@@ -176,7 +178,7 @@ impl Teller {
             EventType::BatchTaskCompleted => {
                 let took = self.took(event);
                 let words = event.task.and_then(|task| self.words.remove(&task));
-                let Words { said, used } = words.unwrap_or_default();
+                let Words { said, used, .. } = words.unwrap_or_default();
                 let used = used.map_or_else(String::new, |used| format!(" ({used})"));
                 let said = said.map_or_else(String::new, |said| format!(": {said}"));
                 line(Look::Good, format!("completed {name}{took}{used}{said}"))
@@ -215,13 +217,23 @@ impl Teller {
                 )
             }
             EventType::BatchStarted => line(Look::Plain, batch(event, "started")),
-            EventType::BatchResumed => line(Look::Plain, batch(event, "resumed")),
+            EventType::BatchResumed => {
+                // What was done to a task before may be done to it again.
+                self.acted.clear();
+                line(Look::Plain, batch(event, "resumed"))
+            }
             EventType::BatchStopRequested => line(Look::Warn, batch(event, "is stopping")),
             EventType::BatchCompleted => line(Look::Good, batch(event, "COMPLETED")),
             EventType::BatchPartial => line(Look::Warn, batch(event, "PARTIAL")),
             EventType::BatchFailed => line(Look::Bad, batch(event, "FAILED")),
             EventType::BatchCancelled => line(Look::Dim, batch(event, "CANCELLED")),
-            EventType::AttemptAdopted => line(Look::Busy, format!("adopted {name}")),
+            EventType::AttemptAdopted => {
+                let started = told.started_at().and_then(|at| at.parse().ok());
+                if let (Some(task), Some(started)) = (event.task, started) {
+                    self.started.insert(task, started);
+                }
+                line(Look::Busy, format!("adopted {name}"))
+            }
             EventType::AttemptVerifying => line(Look::Plain, format!("verifying {name}")),
             EventType::AttemptCommitted => {
                 let branch = told.branch().unwrap_or_default();
@@ -272,7 +284,10 @@ impl Teller {
                 "{told}\n  to run it all the same: cf tasks unlink {name} {url} && cf work start {name}"
             );
         }
-        if let Some(task) = event.task {
+        // New comments are no intent, and each time there are others.
+        if let Some(task) = event.task
+            && action != "LOG_CONTEXT"
+        {
             if self.acted.get(&task) == Some(&told) {
                 return None;
             }
@@ -283,12 +298,15 @@ impl Teller {
 
     /// How long the attempt took that an event ends.
     fn took(&self, event: &Heard<'_>) -> String {
-        let started = event.task.and_then(|task| self.started.get(&task));
-        // A task that is running now may have ended before, in an attempt whose start was not told.
-        let started = started.filter(|started| **started <= event.at);
-        started.map_or_else(String::new, |started| {
-            format!(" in {}", time::elapsed(time::between(*started, event.at)))
-        })
+        let Some((task, started)) = event
+            .task
+            .and_then(|task| Some((task, self.started.get(&task)?)))
+        else {
+            return String::new();
+        };
+        let ended_at = self.words.get(&task).and_then(|words| words.ended_at);
+        let took = time::between(*started, ended_at.unwrap_or(event.at));
+        format!(" in {}", time::elapsed(took))
     }
 }
 
@@ -298,6 +316,7 @@ fn words(told: &Details<'_>) -> Words {
     Words {
         said: said.map(|said| text::shortened(&said, SAID_CHARS).into_owned()),
         used: usage::words(told.tokens(), told.cost_micro_usd),
+        ended_at: told.ended_at().and_then(|at| at.parse().ok()),
     }
 }
 
@@ -360,6 +379,8 @@ mod tests {
             r#"{"action":"FAIL","reason":"pull request closed without merge","evidence":["https://h/o/r/pull/1"]}"#,
             r#"{"last_said":"x","tokens":[5,7],"evidence":null}"#,
             r#"{"last_said":"x","tokens":null}"#,
+            r#"{"format":"exit-zero","started_at":"1970-01-01T00:00:02.5Z"}"#,
+            r#"{"end":"exited","ended_at":"1970-01-01T00:00:02.5Z"}"#,
             r#"{"phase":"finished","phase_before":"held","branch":"b\u0031","ref":"r\u001b[2Jx"}"#,
         ];
         for kind in EventType::ALL {
@@ -434,6 +455,48 @@ mod tests {
             event(EventType::BatchTaskSkipped, 1, &data),
         ]);
         assert_eq!(told.len(), 1);
+    }
+
+    #[test]
+    fn a_time_is_that_of_the_attempt_however_late_its_end_was_stored() {
+        let adopted = event(
+            EventType::AttemptAdopted,
+            9_000,
+            &[("started_at", "1970-01-01T00:00:01Z")],
+        );
+        let ended = event(
+            EventType::AttemptEnded,
+            9_400,
+            &[("ended_at", "1970-01-01T00:00:03.5Z")],
+        );
+        let completed = event(EventType::BatchTaskCompleted, 9_500, &[]);
+        let failed = event(EventType::BatchTaskFailed, 9_500, &[]);
+        assert_eq!(
+            tell(&[adopted.clone(), ended.clone(), completed]),
+            ["adopted parser", "completed parser in 2.5s"]
+        );
+        assert_eq!(
+            tell(&[adopted, ended, failed]),
+            ["adopted parser", "failed parser in 2.5s"]
+        );
+    }
+
+    #[test]
+    fn what_is_done_once_more_is_told_once_more() {
+        let skipped = event(
+            EventType::BatchTaskSkipped,
+            0,
+            &[("action", "SKIP"), ("reason", "externally completed")],
+        );
+        let resumed = Event::new(EventType::BatchResumed);
+        let told = tell(&[skipped.clone(), resumed, skipped]);
+        assert_eq!(told.len(), 3, "{told:?}");
+        let comments = event(
+            EventType::BatchTaskContext,
+            0,
+            &[("action", "LOG_CONTEXT"), ("reason", "1 new comment")],
+        );
+        assert_eq!(tell(&[comments.clone(), comments]).len(), 2);
     }
 
     #[test]

@@ -195,25 +195,19 @@ fn follow_knows_what_runs_already_although_its_start_is_not_told() {
 
     let mut piped = ws.spawn(["follow", "--last", "0"]);
     piped.wait_for_text("earlier events");
-    let shown = std::thread::scope(|scope| {
-        let go = scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(700));
-            ws.touch("a.go");
-            ws.wait_for_event("BATCH_TASK_COMPLETED", "a");
-            ws.touch("b.go");
+    let bar = "[========>               ] 1/3 2 running, ";
+    let shown = ws
+        .command(["follow", "--last", "0"])
+        .env("TERM", "xterm")
+        .watch_on_terminal(60, 10, |written| {
+            if written.contains("completed a in ") {
+                ws.touch("b.go");
+            } else if written.contains(bar) {
+                ws.touch("a.go");
+            }
         });
-        let shown = ws
-            .command(["follow", "--last", "0"])
-            .env("TERM", "xterm")
-            .run_on_terminal(60, 10);
-        go.join().expect("it waits for files");
-        shown
-    });
     let written = &shown.written;
-    assert!(
-        written.contains("[========>               ] 1/3 2 running, "),
-        "{written}"
-    );
+    assert!(written.contains(bar), "{written}");
     assert!(!written.contains("(attempt 1)"), "{written}");
     assert!(written.contains("completed a in "), "{written}");
     run.wait().code(3);
@@ -223,4 +217,39 @@ fn follow_knows_what_runs_already_although_its_start_is_not_told() {
         .says("completed a in ")
         .says("completed b in ")
         .never_says("(attempt 1)");
+}
+
+#[test]
+fn the_agents_that_started_first_have_lines_when_follow_comes_later() {
+    let ws = workspace();
+    let keys: Vec<String> = (0..20).map(|at| format!("t{at:02}")).collect();
+    for key in &keys {
+        ws.add(key, &waiter(key));
+    }
+    let names = keys.iter().map(String::as_str);
+    let run = ws.start(names.chain(["--strategy", "parallel", "--max-parallel", "20"]));
+    for key in &keys {
+        ws.wait_for_pid(&format!("{key}.pid"));
+    }
+    let mut agents = String::new();
+    ws.command(["follow", "--last", "0"])
+        .env("TERM", "xterm")
+        .watch_on_terminal(60, 30, |written| {
+            if agents.is_empty()
+                && let Some(bar) = written.find("0/20 20 running")
+            {
+                agents = written[..bar].to_owned();
+                for key in &keys {
+                    ws.touch(&format!("{key}.go"));
+                }
+            }
+        });
+    run.wait().ok();
+    let started = ws.events_named("BATCH_TASK_STARTED");
+    let order = started.iter().map(|event| event["data"]["label"].as_str());
+    let order: Vec<String> = order.flatten().map(str::to_owned).collect();
+    let at = |label: &String| agents.find(label.as_str());
+    let shown: Vec<&String> = order.iter().filter(|label| at(label).is_some()).collect();
+    assert_eq!(shown, order[..16].iter().collect::<Vec<_>>(), "{agents}");
+    assert!(order[..16].is_sorted_by_key(at), "{agents}");
 }

@@ -112,7 +112,8 @@ impl Core {
                     .task(attempt.task)
                     .batch(batch)
                     .attempt(attempt.id)
-                    .with("format", attempt.format.map(SuccessRule::as_str)),
+                    .with("format", attempt.format.map(SuccessRule::as_str))
+                    .with("started_at", attempt.started_at.to_string()),
             )?;
         }
         match goal {

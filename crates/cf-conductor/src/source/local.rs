@@ -115,6 +115,8 @@ fn look_at_all(
         .enumerate()
         .map(|(at, asked)| (asked.task, at))
         .collect();
+    debug_assert_eq!(places.len(), asked.len(), "each task is asked about once");
+    // Gone until its row is read; what has no row gets its finding at last.
     let mut said: Vec<_> = asked
         .iter()
         .map(|asked| (asked.task, Observation::Gone))

@@ -332,7 +332,7 @@ impl Reader<'_> {
         self.attempts_by(&sql, &batch.to_string())
     }
 
-    /// The attempts of a batch that may still be alive.
+    /// The attempts of a batch that may still be alive, in the order in which they started.
     ///
     /// # Errors
     ///
@@ -340,7 +340,7 @@ impl Reader<'_> {
     pub fn open_attempts_of_batch(&self, batch: BatchId) -> Result<Vec<Attempt>> {
         // The few that are open are found by their own index, not among all of the batch.
         self.attempt_list(
-            "INDEXED BY attempt_open WHERE open = 1 AND batch = ?1",
+            "INDEXED BY attempt_open WHERE open = 1 AND batch = ?1 ORDER BY pk",
             &batch.to_string(),
         )
     }
@@ -614,7 +614,8 @@ impl Tx<'_> {
                 .attempt(id)
                 .with("end", result.end.as_str())
                 .with("success", result.success)
-                .with("reason", result.reason.as_str());
+                .with("reason", result.reason.as_str())
+                .with("ended_at", result.ended_at(self.now).to_string());
             let sent = |name| result.record.get(name).is_some_and(|at| !at.is_null());
             let signals: Vec<&str> = [("term_at_ms", "SIGTERM"), ("kill_at_ms", "SIGKILL")]
                 .into_iter()
@@ -697,7 +698,8 @@ impl Tx<'_> {
                 .batch(batch)
                 .attempt(attempt.id)
                 .with("from", attempt.batch.to_string())
-                .with("format", attempt.format.map(SuccessRule::as_str)),
+                .with("format", attempt.format.map(SuccessRule::as_str))
+                .with("started_at", attempt.started_at.to_string()),
         )?;
         Ok(())
     }

@@ -138,16 +138,16 @@ pub struct LogView {
 
 /// The logs of a workspace's attempts. The way to their folder is gone once for all of them.
 #[derive(Debug)]
-pub struct Logs<'w> {
-    workspace: &'w Workspace,
+pub struct Logs {
+    workspace: Workspace,
     folder: Option<Arc<Folder>>,
 }
 
-impl<'w> Logs<'w> {
+impl Logs {
     /// Opens their folder. Where it cannot be opened, reading a log tells why.
-    pub fn of(workspace: &'w Workspace) -> Self {
+    pub fn of(workspace: &Workspace) -> Self {
         Self {
-            workspace,
+            workspace: workspace.clone(),
             folder: Folder::at(&workspace.logs()).ok().map(Arc::new),
         }
     }
@@ -399,7 +399,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::create(dir.path()).unwrap().0;
         let attempt = AttemptId(uuid::Uuid::max());
-        let said = |logs: &Logs<'_>| logs.of_attempt(attempt).last_line();
+        let said = |logs: &Logs| logs.of_attempt(attempt).last_line();
         let logs = Logs::of(&workspace);
         assert_eq!(said(&logs).unwrap(), None);
         std::fs::write(workspace.log_of(attempt), "first\nlast\n").unwrap();

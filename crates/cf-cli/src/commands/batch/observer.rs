@@ -28,7 +28,7 @@ impl Watched {
     pub(super) fn new(
         console: &Console,
         total: u64,
-        workspace: Workspace,
+        workspace: &Workspace,
         labels: HashMap<TaskId, TaskLabel>,
     ) -> Self {
         Self {
@@ -38,9 +38,9 @@ impl Watched {
         }
     }
 
-    /// Tells it of the tasks, some of which have ended before it began to watch.
-    pub(super) fn have_ended<'t>(&mut self, tasks: impl IntoIterator<Item = &'t BatchTask>) {
-        self.progress.have_ended(tasks);
+    /// Takes in how the tasks stand before anything is done.
+    pub(super) fn stand(&mut self, places: &[BatchTask]) {
+        self.progress.stand(places);
     }
 
     fn show(&mut self, work: impl FnOnce(&mut Progress) -> io::Result<()>) {

@@ -8,6 +8,7 @@ use cf_conductor::conductor::{self, BatchEnd, Goal, Plan as BatchPlan, Selection
 use cf_conductor::settings::Settings;
 use cf_conductor::source::ReconcilerRegistry;
 use cf_conductor::store::Store;
+use cf_conductor::store::batch::BatchTask;
 use cf_conductor::workspace::Workspace;
 use cf_conductor::worktree::Base;
 use cf_core::{Actor, BatchId, BatchStatus, TaskId, TaskLabel, TaskRef, TaskStatus};
@@ -323,12 +324,7 @@ impl Run<'_> {
             .iter()
             .map(|task| (task.id, task.label.clone()))
             .collect();
-        let mut shown = Watched::new(
-            self.console,
-            plan.order.len() as u64,
-            workspace.clone(),
-            labels,
-        );
+        let mut shown = Watched::new(self.console, plan.order.len() as u64, workspace, labels);
         let ended = conductor::start(&mut setup, store, &plan, &mut shown);
         shown.finish();
         told_end(ended?, workspace, self.console)
@@ -375,8 +371,9 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
             .and_then(|()| out.flush());
         unseen(shown.map_err(CliError::from))?;
     }
-    let mut shown = Watched::new(console, tasks.len() as u64, workspace.clone(), labels);
-    shown.have_ended(tasks.iter().map(|view| &view.row));
+    let mut shown = Watched::new(console, tasks.len() as u64, &workspace, labels);
+    let places: Vec<BatchTask> = tasks.into_iter().map(|view| view.row).collect();
+    shown.stand(&places);
     let ended = conductor::conduct(
         &mut setup,
         store,
@@ -447,7 +444,7 @@ pub(in crate::commands) fn finish_pass(
     let mut shown = Watched::new(
         &console.without_json(),
         tasks.len() as u64,
-        setup.workspace.clone(),
+        &setup.workspace,
         labels,
     );
     let ended = conductor::conduct(setup, store, id, &Goal::Pass(only), &mut shown);

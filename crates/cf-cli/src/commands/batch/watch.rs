@@ -19,7 +19,6 @@ use crate::console::screen::{Screen, height};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::progress::Progress;
-use crate::render::batch::Counts;
 use crate::render::json::LastLine;
 use crate::render::text;
 use crate::workspace;
@@ -37,6 +36,9 @@ const BY_HAND: &str = "in progress by hand";
 /// How many events of the past are told before what happens, at most: what came before them is of little use by now, and
 /// telling all of it would take the longer the longer the batch has been running.
 const MOST_PAST: usize = 10_000;
+
+/// How many events are read at once, so that a long log is never held in memory.
+const MOST_AT_ONCE: usize = 1_000;
 
 /// How many failed tasks are named with the command that shows their logs.
 const MOST_LOGS: usize = 3;
@@ -80,57 +82,67 @@ pub(in crate::commands) fn follow(args: &FollowArgs, console: &Console) -> Ended
     let (workspace, store) = workspace::open_to_read()?;
     let id = named_or_newest(&store, args.batch.as_ref())?;
     let mut listener = Listener::new(&workspace.wake_file());
-    let (mut tail, total) = store.read(|reader| {
-        let mut filter = EventFilter {
-            batch: Some(id),
-            limit: Some(1_000),
-            ..EventFilter::default()
-        };
-        // Programs get every event; people would wait for what they have no use for.
-        let last = args.last.or((!console.json).then_some(MOST_PAST));
-        if let Some(last) = last {
-            filter.after = reader.seq_before_last(&filter, last)?;
-        }
-        Ok((
-            Tail::new(filter),
-            Counts::of(&reader.totals(id)?.counts).total,
-        ))
-    })?;
-    let mut labels = Labels::default();
-    let mut progress = Progress::new(console, total, workspace.clone());
-    let mut care = Care::default();
-    if tail.has_skipped() {
+    let mut filter = EventFilter {
+        batch: Some(id),
+        limit: Some(MOST_AT_ONCE),
+        ..EventFilter::default()
+    };
+    // Programs get every event; people would wait for what they have no use for.
+    let last = args.last.or((!console.json).then_some(MOST_PAST));
+    if let Some(last) = last {
+        filter.after = store.read(|reader| reader.seq_before_last(&filter, last))?;
+    }
+    // How many tasks there are is taken in together with how they stand.
+    let mut progress = Progress::new(console, 0, &workspace);
+    if filter.after > 0 {
         progress.earlier(id)?;
     }
-    // Of a batch that has ended the end is read first: it has the labels of all tasks.
-    let mut shown: Option<Shown> = None;
+    let mut tail = Tail::new(filter);
+    let mut labels = Labels::default();
+    let mut care = Care::default();
     let mut is_past = true;
     loop {
-        // Asked before reading: the events of a batch that has ended are then read to the last.
-        let batch = store.read(|reader| reader.batch(id))?;
-        if batch.status.is_final() {
-            let end = Shown::read(&store, &workspace, id)?;
-            labels.take(end.rows().map(|(label, row)| (row.task, label)));
-            shown = Some(end);
+        // Asked before reading: the events of a batch that has ended are then read to the last. Its end is read first
+        // too, because that has the labels of all tasks.
+        let shown = end_of_ended(&store, &workspace, id)?;
+        if let Some(shown) = &shown {
+            labels.take(shown.rows().map(|(label, row)| (row.task, label)));
         }
         if progress.is_live() && !is_past {
             show_live(&store, &mut tail, &mut labels, &mut progress)?;
         } else {
             let stands = (is_past && shown.is_none()).then_some(id);
             tell(&store, &mut tail, &mut labels, &mut progress, stands)?;
-            is_past = false;
+            is_past = stands.is_none() && is_past;
+        }
+        if let Some(shown) = shown {
+            // Telling takes as long as somebody reads, and the batch may have been resumed meanwhile.
+            if store.read(|reader| reader.batch(id))? != shown.listed.batch {
+                continue;
+            }
+            progress.finish()?;
+            return end_of(&shown, &store, console);
         }
         progress.tick();
-        if let Some(shown) = &shown {
-            progress.finish()?;
-            return end_of(shown, &store, console);
-        }
         if let Err(gone) = care.refuse_abandoned(&workspace, id) {
             progress.finish()?;
             return Err(gone);
         }
         listener.wait(LOOK);
     }
+}
+
+/// Everything that is shown of a batch, if it has ended.
+fn end_of_ended(
+    store: &Store,
+    workspace: &Workspace,
+    id: BatchId,
+) -> Result<Option<Shown>, CliError> {
+    let batch = store.read(|reader| reader.batch(id))?;
+    let has_ended = batch.status.is_final();
+    has_ended
+        .then(|| Shown::read(store, workspace, id))
+        .transpose()
 }
 
 /// Tells what has happened up to now. Of a batch that is given, also takes in how it stands at that moment.
@@ -147,31 +159,37 @@ fn tell(
             let count = tail.read_in(reader, progress.wants(), |row| {
                 progress.row(row, &mut lines, |task| labels.known(reader, task))
             })?;
-            if let (0, Some(id)) = (count, stands) {
+            if let Some(id) = stands.filter(|_| count < MOST_AT_ONCE) {
                 stand(reader, id, labels, progress)?;
             }
             Ok(count)
         })?;
-        if count == 0 {
+        progress.print(&lines)?;
+        if count < MOST_AT_ONCE {
             return Ok(());
         }
-        progress.print(&lines)?;
         lines.clear();
     }
 }
 
-/// Takes in which tasks of a batch have ended, and which agents run.
+/// Takes in how the tasks of a batch stand, and which agents run.
 fn stand(
     reader: &Reader<'_>,
     id: BatchId,
     labels: &mut Labels,
     progress: &mut Progress,
 ) -> Result<(), StoreError> {
+    if !progress.tells() {
+        return Ok(());
+    }
     if progress.is_live() {
-        progress.have_ended(&reader.batch_tasks(id)?);
+        progress.stand(&reader.batch_tasks(id)?);
     }
     for attempt in reader.open_attempts_of_batch(id)? {
-        progress.is_running(&attempt, labels.known(reader, attempt.task)?);
+        // What has ended and left something behind is looked after, and runs no more.
+        if attempt.end.is_none() {
+            progress.is_running(&attempt, labels.known(reader, attempt.task)?);
+        }
     }
     Ok(())
 }
