@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cf_conductor::settings::WaitForBlockers;
 use cf_core::{Isolation, OnFailure, Strategy, TaskRef};
-use clap::Args;
+use clap::{Arg, Args};
 
 use super::values::{Offered, value};
 use crate::config::{EngineName, Layer, Limit, Origin, Retries, Setting, Slots};
@@ -45,8 +45,9 @@ pub(crate) struct RunArgs {
     pub(crate) settings: SettingFlags,
 }
 
-// `cf work batch resume`.
+// `cf work batch resume`. The settings have the same flags as those of a run, but a batch has its own stored.
 #[derive(Debug, Args)]
+#[command(mut_args = else_of_the_batch)]
 pub(crate) struct ResumeArgs {
     /// The batch [default: the newest unfinished one]
     #[arg(value_name = "ID")]
@@ -61,11 +62,25 @@ pub(crate) struct ResumeArgs {
     pub(crate) settings: SettingFlags,
 }
 
+/// The heading of the settings in the help.
+const SETTINGS: &str = "Settings of the run";
+
+/// Says in the help of a setting that a batch which is resumed keeps what it has.
+fn else_of_the_batch(arg: Arg) -> Arg {
+    if arg.get_help_heading() != Some(SETTINGS) {
+        return arg;
+    }
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let what = help.split(" [default: ").next().unwrap_or_default();
+    let help = format!("{what} [default: the batch's]");
+    arg.help(help)
+}
+
 // The settings of a run as flags. The help of a command has its headings in the order in which it got their options,
 // and a parser that is made late has had the global ones already: each is put behind the others again.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
-    next_help_heading = "Settings of the run",
+    next_help_heading = SETTINGS,
     mut_arg("directory", |arg| arg),
     mut_arg("json", |arg| arg),
     mut_arg("color", |arg| arg),
