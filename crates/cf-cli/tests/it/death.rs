@@ -36,6 +36,22 @@ fn an_agent_that_survives_its_conductor_is_adopted_and_runs_once() {
 }
 
 #[test]
+fn an_agent_of_another_batch_is_told_of_by_the_key_of_its_task() {
+    let ws = workspace();
+    ws.add("long", &waiter("long"));
+    ws.task("next").run("true").after("long").add();
+    let batch = ws.start(["long"]);
+    ws.wait_for_pid("long.pid");
+    batch.kill9();
+    let other = ws.start(["--all-ready"]);
+    ws.wait_for_event("BATCH_TASK_QUEUED", "next");
+    ws.touch("long.go");
+    other.wait().ok().says("adopted long\n");
+    assert_eq!(ws.status("next"), "DONE");
+    assert_eq!(ws.lines("long.pid"), 1);
+}
+
+#[test]
 fn a_result_that_came_while_nobody_conducted_is_kept() {
     let ws = workspace();
     ws.add("a", &waiter("a"));

@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use cf_conductor::conductor::{Notice, Observer};
+use cf_conductor::store::Store;
 use cf_conductor::store::batch::BatchTask;
 use cf_conductor::store::event::Event;
 use cf_conductor::workspace::Workspace;
@@ -19,6 +20,8 @@ const TICK: Duration = Duration::from_millis(500);
 /// What this process shows of the batch that it conducts.
 pub(super) struct Watched {
     progress: Progress,
+    workspace: Workspace,
+    /// Of the tasks with which it began, and of others of which it has been told.
     labels: HashMap<TaskId, TaskLabel>,
     /// The output is closed: the batch goes on, unseen.
     is_closed: bool,
@@ -32,7 +35,8 @@ impl Watched {
         labels: HashMap<TaskId, TaskLabel>,
     ) -> Self {
         Self {
-            progress: Progress::new(console, total, workspace),
+            progress: Progress::new(console, total, workspace.clone()),
+            workspace,
             labels,
             is_closed: false,
         }
@@ -52,19 +56,33 @@ impl Watched {
     pub(super) fn finish(&mut self) {
         self.show(Progress::finish);
     }
+
+    /// The label of the task of an event. One that joined the batch later is named by the event that says so; that of
+    /// another batch, whose agent this one took over, is read.
+    fn label(&mut self, task: TaskId, event: &Event) -> TaskLabel {
+        if let Some(known) = self.labels.get(&task) {
+            return known.clone();
+        }
+        // What is no key is the short id that stands for it.
+        let label = match event.text("label") {
+            Some(label) => TaskLabel::new(task, label.parse().ok().as_ref()),
+            None => match Store::open_to_read(&self.workspace)
+                .and_then(|store| store.read(|reader| reader.label(task)))
+            {
+                Ok(label) => label,
+                // A later event asks again.
+                Err(_) => return TaskLabel::new(task, None),
+            },
+        };
+        self.labels.insert(task, label.clone());
+        label
+    }
 }
 
 impl Observer for Watched {
     fn events(&mut self, events: &[Event]) {
         for event in events {
-            let label = event.task.map(|task| {
-                // It may have joined the batch later. What is no key is the short id that stands for it.
-                let later = || {
-                    let key = event.text("label").and_then(|label| label.parse().ok());
-                    TaskLabel::new(task, key.as_ref())
-                };
-                self.labels.get(&task).cloned().unwrap_or_else(later)
-            });
+            let label = event.task.map(|task| self.label(task, event));
             self.show(|progress| progress.event(event, label.as_ref()));
         }
     }
