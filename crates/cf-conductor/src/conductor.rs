@@ -141,7 +141,7 @@ pub enum ConductorError {
     #[error("cannot run agents here: {0}")]
     Platform(&'static str),
     /// The batch has a conductor already.
-    #[error("batch {batch} is conducted by process {holder}")]
+    #[error("batch {} is conducted by process {holder}", .batch.short())]
     Conducted {
         /// The batch.
         batch: BatchId,

@@ -173,6 +173,22 @@ fn resume_force_runs_everything_but_merged() {
 }
 
 #[test]
+fn a_batch_that_runs_already_is_refused_before_anything_is_shown_of_it() {
+    let ws = workspace();
+    ws.add("a", &waiter("a"));
+    let batch = ws.start(["a"]);
+    ws.wait_for_pid("a.pid");
+    let id = ws.batch_id();
+    let refused = ws.resume([id.as_str()]).code(1);
+    assert_eq!(refused.stdout(), "");
+    refused
+        .says(&format!("batch {} is conducted by process", &id[..8]))
+        .never_says(&id);
+    ws.touch("a.go");
+    batch.wait().ok();
+}
+
+#[test]
 fn resume_without_an_id_takes_the_newest_unfinished_batch() {
     let ws = workspace();
     ws.resume([""; 0]).refused();

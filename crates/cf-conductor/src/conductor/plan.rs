@@ -220,6 +220,9 @@ pub fn check_resume(
     batch: BatchId,
     force: bool,
 ) -> Result<(), ConductorError> {
+    if let Some(holder) = setup.workspace.conductor_of(batch) {
+        return Err(ConductorError::Conducted { batch, holder });
+    }
     let tasks = store.read(|reader| {
         let goal = Goal::Resume(Box::new(settings.clone()), force);
         let mut tasks = Vec::new();
