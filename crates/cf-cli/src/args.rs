@@ -298,8 +298,8 @@ pub(crate) struct EventsArgs {
         value_parser = values::sequence
     )]
     pub(crate) after: u64,
-    /// Only the newest so many of them
-    #[arg(long, value_name = "N", value_parser = values::count)]
+    /// Only the newest so many of them; 0 for none, and with --follow only what happens from now on
+    #[arg(long, value_name = "N", value_parser = values::count_or_none)]
     pub(crate) last: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! A log that has become long: its end, and shortening it.
 
 use crate::{sleeper, waiter, workspace};
-use cf_testkit::Workspace;
+use cf_testkit::{Workspace, json};
 
 /// A workspace in which a batch has ended: one task was done, one failed, one was skipped because it was done by hand.
 fn with_a_past() -> Workspace {
@@ -135,6 +135,22 @@ fn an_agent_may_not_prune() {
 }
 
 #[test]
+fn what_is_followed_after_no_event_of_the_past_begins_now() {
+    let ws = with_a_past();
+    let newest = ws.events().len();
+    let following = ws.spawn(["events", "--last", "0", "--follow", "--json"]);
+    // It does not say when it has begun.
+    let mut tasks = 0;
+    ws.wait_until("an event is followed", || {
+        tasks += 1;
+        ws.add(&format!("new{tasks}"), "true");
+        !following.text().is_empty()
+    });
+    let seen = following.kill9().json_lines();
+    assert!(seen[0]["seq"].as_u64().unwrap() > newest as u64, "{seen:?}");
+}
+
+#[test]
 fn the_newest_events_and_the_first_tasks_can_be_asked_for() {
     let ws = with_a_past();
     let all = ws.events();
@@ -147,7 +163,9 @@ fn the_newest_events_and_the_first_tasks_can_be_asked_for() {
         .ok()
         .json();
     assert_eq!(of_b[0]["type"], "BATCH_TASK_FAILED");
-    ws.cf(["events", "--last", "0"]).code(2);
+    let none = ws.cf(["events", "--last", "0", "--json"]).ok().json();
+    assert_eq!(none, json!([]));
+    assert_eq!(ws.cf(["events", "--last", "0"]).ok().text(), "");
     let first = ws
         .cf(["tasks", "list", "--limit", "2", "--json"])
         .ok()

@@ -5,7 +5,7 @@ use test_case::test_case;
 use crate::workspace;
 
 #[test_case(&["events", "--after"], "0 to 9223372036854775807", Some("9223372036854775807"); "the number of an event")]
-#[test_case(&["events", "--last"], "1 to 1000000000", Some("1000000000"); "the newest events")]
+#[test_case(&["events", "--last"], "0 to 1000000000", Some("1000000000"); "the newest events")]
 #[test_case(&["events", "prune", "--older-than", "1d", "--keep-last"], "1 to 1000000000", Some("1000000000"); "kept events")]
 #[test_case(&["tasks", "list", "--limit"], "1 to 1000000000", Some("1000000000"); "listed tasks")]
 #[test_case(&["work", "batch", "list", "--limit"], "1 to 1000000000", Some("1000000000"); "listed batches")]
