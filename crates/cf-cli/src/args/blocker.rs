@@ -18,12 +18,13 @@ pub(crate) enum BlockerCommand {
     /// Show one question
     Show(OneArgs),
     /// Say that a question needs no answer any more
-    Resolve(OneArgs),
+    Resolve(ResolveArgs),
     /// Answer a question
     #[command(
         after_help = "The answer goes into the next prompt of the task, which becomes READY with its last open \
                             question answered.\n\nExamples:\n  cf blocker answer 1a2b \"Use the second schema\"\n  \
                             cf blocker answer \"Yes\"              the only open question\n  \
+                            cf blocker answer parser \"Yes\"       the only open question of a task\n  \
                             cf blocker answer 1a2b --file answer.md\n  git diff | cf blocker answer 1a2b -"
     )]
     Answer(AnswerArgs),
@@ -63,12 +64,21 @@ pub(crate) struct OneArgs {
     pub(crate) blocker: TaskRef,
 }
 
+// `cf blocker resolve`.
+#[derive(Debug, Args)]
+pub(crate) struct ResolveArgs {
+    /// The question's id, or its first 4 or more characters; or the task, if exactly one question about it is open
+    #[arg(value_name = "ID|TASK")]
+    pub(crate) blocker: TaskRef,
+}
+
 // `cf blocker answer`.
 #[derive(Debug, Args)]
-#[command(override_usage = "cf blocker answer [OPTIONS] [ID] <TEXT|-|--file <F>>")]
+#[command(override_usage = "cf blocker answer [OPTIONS] [ID|TASK] <TEXT|-|--file <F>>")]
 pub(crate) struct AnswerArgs {
-    /// The question's id, which may be left out when exactly one is open, and the answer; `-` reads standard input
-    #[arg(value_name = "ID|TEXT", num_args = 0..=2)]
+    /// The question's id, or the task, if exactly one question about it is open; may be left out when only one is open
+    /// at all. Then the answer; `-` reads standard input
+    #[arg(value_name = "ID|TASK|TEXT", num_args = 0..=2)]
     pub(crate) words: Vec<String>,
     /// Read the answer from a file
     #[arg(long, value_name = "F")]

@@ -73,7 +73,7 @@ fn section(page: &mut String, command: &Command, is_root: bool) {
         };
         let _ = write!(page, "\n| {heading} | is |\n|---|---|\n");
         for arg in args {
-            let _ = writeln!(page, "| `{}` | {} |", name(arg), cell(&meaning(arg)));
+            let _ = writeln!(page, "| `{}` | {} |", bars(&name(arg)), cell(&meaning(arg)));
         }
     }
     let after = command
@@ -135,5 +135,10 @@ fn meaning(arg: &Arg) -> String {
 /// A text as a cell of a table.
 fn cell(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").replace('|', "\\|").replace('<', "&lt;")
+    bars(&words.join(" ")).replace('<', "&lt;")
+}
+
+/// A text whose bars do not end the cell of a table.
+fn bars(text: &str) -> String {
+    text.replace('|', "\\|")
 }

@@ -9,7 +9,7 @@ use cf_core::{BlockerId, BlockerStatus, TaskLabel, TaskRef};
 use serde_json::json;
 
 use super::{Ended, Labels, find_task, kept_when_stale, read_text};
-use crate::args::blocker::{AnswerArgs, AskArgs, BlockerCommand, ListArgs, OneArgs};
+use crate::args::blocker::{AnswerArgs, AskArgs, BlockerCommand, ListArgs, OneArgs, ResolveArgs};
 use crate::console::{self, Console, Look};
 use crate::error::CliError;
 use crate::render::json::BlockerJson;
@@ -46,7 +46,7 @@ fn answer(args: AnswerArgs, console: &Console) -> Ended {
     let hint = "give the answer, `-` for standard input, or --file F; with the question's id before it when \
                 several are open";
     let mut words = args.words;
-    let (id, answer) = match (&args.file, words.len()) {
+    let (given, answer) = match (&args.file, words.len()) {
         (Some(path), 0 | 1) => (words.pop(), read_text(path)?),
         (None, 1 | 2) => {
             let text = words.pop().expect("there is at least one word");
@@ -67,8 +67,8 @@ fn answer(args: AnswerArgs, console: &Console) -> Ended {
     };
     let (_, mut store, actor) = workspace::open_to_write()?;
     let id = store.write(&actor, |tx| {
-        let id = match id {
-            Some(id) => tx.reader().find_blocker(&TaskRef::new(id))?,
+        let id = match given {
+            Some(given) => question(&tx.reader(), &TaskRef::new(given))?,
             None => only_open(&tx.reader())?,
         };
         tx.answer(id, answer.trim_end())?;
@@ -96,10 +96,71 @@ fn only_open(reader: &Reader<'_>) -> Result<BlockerId, StoreError> {
     }
 }
 
-fn resolve(args: &OneArgs, console: &Console) -> Ended {
+/// The question that an id names, or a task about which exactly one is open.
+///
+/// # Errors
+///
+/// Neither does, or both do, and it is not the same.
+fn question(reader: &Reader<'_>, given: &TaskRef) -> Result<BlockerId, StoreError> {
+    let by_id = reader.find_blocker(given);
+    let task = match reader.find_task(given) {
+        Ok(task) => reader.task(task)?,
+        Err(error) => {
+            return match by_id {
+                Err(StoreError::Unknown { .. })
+                    if matches!(error, StoreError::Ambiguous { .. }) =>
+                {
+                    Err(error)
+                }
+                by_id => by_id,
+            };
+        }
+    };
+    let is_key = task
+        .key
+        .as_ref()
+        .is_some_and(|key| key.as_str() == given.as_str());
+    match by_id {
+        Err(StoreError::Unknown { .. }) => {}
+        Ok(id) if is_key && reader.blocker(id)?.task != Some(task.id) => {
+            return Err(StoreError::Refused {
+                what: format!(
+                    "{given} is a task, and the question {} begins so",
+                    id.short()
+                ),
+                hint: Some("write more characters of the question's id".to_owned()),
+            });
+        }
+        by_id => return by_id,
+    }
+    let open = reader.blockers(Some(task.id), Some(BlockerStatus::Open))?;
+    let label = task.label();
+    match open.as_slice() {
+        [one] => Ok(one.id),
+        [] => Err(StoreError::Refused {
+            what: format!("no question about {label} is open"),
+            hint: Some(format!(
+                "`cf blocker list --task {label}` shows those that were"
+            )),
+        }),
+        several => {
+            let ids: Vec<String> = several.iter().map(|one| one.id.short()).collect();
+            Err(StoreError::Refused {
+                what: format!(
+                    "{} questions about {label} are open: {}",
+                    several.len(),
+                    ids.join(", ")
+                ),
+                hint: Some("give the id of one".to_owned()),
+            })
+        }
+    }
+}
+
+fn resolve(args: &ResolveArgs, console: &Console) -> Ended {
     let (_, mut store, actor) = workspace::open_to_write()?;
     let id = store.write(&actor, |tx| {
-        let id = tx.reader().find_blocker(&args.blocker)?;
+        let id = question(&tx.reader(), &args.blocker)?;
         tx.resolve(id)?;
         Ok(id)
     })?;

@@ -84,6 +84,54 @@ fn an_answer_without_an_id_goes_to_the_only_open_question() {
 }
 
 #[test]
+fn a_task_stands_for_the_only_open_question_about_it() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.add("b", "true");
+    let first = ws.ask("a", "One?");
+    ws.ask("b", "Other?");
+    ws.cf(["blocker", "answer", "a", "because"]).ok();
+    assert_eq!(ws.blockers("a")[0]["answer"], "because");
+    ws.cf(["blocker", "resolve", "b"]).ok();
+    assert_eq!(ws.blockers("b")[0]["status"], "RESOLVED");
+    for args in [&["resolve", "a"][..], &["answer", "a", "again"]] {
+        ws.cf(["blocker"].iter().chain(args))
+            .code(1)
+            .says("no question about a is open");
+    }
+    let open = [ws.ask("a", "Two?"), ws.ask("a", "Three?")];
+    for args in [&["resolve", "a"][..], &["answer", "a", "which?"]] {
+        let said = ws.cf(["blocker"].iter().chain(args)).code(1);
+        let said = said.says("2 questions about a are open");
+        let said = said.never_says(&first[..8]);
+        open.iter().fold(said, |said, id| said.says(&id[..8]));
+    }
+    assert_eq!(ws.show("a")["open_blockers"], 2);
+    for args in [&["resolve", "nothing"][..], &["answer", "nothing", "x"]] {
+        ws.cf(["blocker"].iter().chain(args))
+            .code(1)
+            .says("there is no blocker \"nothing\"");
+    }
+}
+
+#[test]
+fn a_key_that_begins_another_question_is_no_answer_to_it() {
+    let ws = workspace();
+    ws.add("a", "true");
+    let of_a = ws.ask("a", "One?");
+    let key = &of_a[..8];
+    ws.add(key, "true");
+    ws.ask(key, "Other?");
+    for args in [&["resolve", key][..], &["answer", key, "yes"]] {
+        ws.cf(["blocker"].iter().chain(args))
+            .code(1)
+            .says("is a task, and the question");
+    }
+    ws.cf(["blocker", "answer", &of_a, "yes"]).ok();
+    assert_eq!(ws.blockers("a")[0]["answer"], "yes");
+}
+
+#[test]
 fn an_answer_may_come_from_a_file_or_standard_input() {
     let ws = workspace();
     ws.add("a", "true");
