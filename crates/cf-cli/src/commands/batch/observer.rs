@@ -35,8 +35,8 @@ impl Watched {
         labels: HashMap<TaskId, TaskLabel>,
     ) -> Self {
         Self {
-            progress: Progress::new(console, total, workspace.clone()),
-            workspace,
+            progress: Progress::new(console, total, workspace),
+            workspace: workspace.clone(),
             labels,
             is_closed: false,
         }
