@@ -1,10 +1,16 @@
 //! Why a task is not running, or what happened to it: everything that bears on it, read in one look.
 
-use cf_core::{BatchId, BlockerStatus, Outcome, TaskId, TaskLabel, TaskRef, TaskStatus, Timestamp};
-use cf_reconcile::{Merged, Reason, ReconcileAction, Standing, standing};
+use std::convert::Infallible;
 
+use cf_core::{
+    BatchId, BlockerStatus, Outcome, Phase, TaskId, TaskLabel, TaskRef, TaskStatus, Timestamp,
+};
+use cf_reconcile::{Merged, Reason, ReconcileAction, Standing, Stored, standing};
+
+use crate::closing::Closing;
 use crate::conductor::{ConductorError, Setup, look_over};
 use crate::process::{is_stopped, lock_held};
+use crate::schedule::{resume_takes_up, was_skipped_for_a_dependency};
 use crate::store::attempt::Attempt;
 use crate::store::batch::{Batch, BatchTask};
 use crate::store::blocker::Blocker;
@@ -78,6 +84,16 @@ pub struct PlaceView {
     pub row: BatchTask,
     /// The process that conducts it; none when it has ended or its conductor is gone.
     pub conductor: Option<u32>,
+    /// Why its conductor starts nothing new in it; none when it does, or is gone.
+    pub closing: Option<Closing>,
+}
+
+impl PlaceView {
+    /// Whether a batch that is being conducted leaves the task as it is, although it is READY.
+    fn leaves(&self) -> bool {
+        let ended = self.row.phase == Phase::Finished;
+        self.closing.is_some() || (ended && !was_skipped_for_a_dependency(&self.row))
+    }
 }
 
 /// Everything that bears on a task.
@@ -121,7 +137,7 @@ pub fn explain(
     task: TaskId,
     configured: Option<&str>,
 ) -> std::result::Result<Explanation, ConductorError> {
-    let mut explanation = read(store, &setup.workspace, task, configured)?;
+    let (mut explanation, cause) = read(store, &setup.workspace, task)?;
     // What the next pass would do with a link follows from what is cached about it.
     if let Some(source) = &setup.github {
         store.read(|reader| {
@@ -136,15 +152,16 @@ pub fn explain(
         .flat_map(|look| look.findings)
         .filter(|found| found.winner.action != ReconcileAction::None)
         .collect();
+    explanation.unblock = unblock(&explanation, cause, configured);
     Ok(explanation)
 }
 
+/// What the store holds about a task, and what is to be done first for one that it does not depend on itself.
 fn read(
     store: &Store,
     workspace: &Workspace,
     task: TaskId,
-    configured: Option<&str>,
-) -> Result<Explanation> {
+) -> Result<(Explanation, Option<String>)> {
     store.read(|reader| {
         let view = reader.task_view(task)?;
         let mut dependencies = Vec::new();
@@ -169,10 +186,15 @@ fn read(
             } else {
                 workspace.conductor_of(batch.id)
             };
+            let closing = match conductor {
+                Some(_) => Closing::of(reader, &batch)?,
+                None => None,
+            };
             places.push(PlaceView {
                 batch,
                 row,
                 conductor,
+                closing,
             });
         }
         let mut history = Vec::new();
@@ -190,14 +212,17 @@ fn read(
         )?;
         let earlier = history.len().saturating_sub(FINDINGS);
         history.drain(..earlier);
-        let mut explanation = Explanation {
+        let explanation = Explanation {
             blockers: reader.blockers(Some(task), None)?,
             claim: view.task.claim.map(|batch| ClaimView {
                 batch,
                 conductor: workspace.conductor_of(batch),
             }),
             attempts: reader.attempts(task)?,
-            next_retry: places.iter().find_map(|place| place.row.not_before),
+            next_retry: places
+                .iter()
+                .filter(|place| place.closing.is_none())
+                .find_map(|place| place.row.not_before),
             findings: Vec::new(),
             comments: reader.comments(task)?,
             unblock: Vec::new(),
@@ -207,11 +232,8 @@ fn read(
             history,
             earlier,
         };
-        explanation.unblock = unblock(&explanation, configured);
-        if let Some(first) = unfinished_cause(reader, &explanation)? {
-            explanation.unblock.insert(0, first);
-        }
-        Ok(explanation)
+        let cause = unfinished_cause(reader, &explanation)?;
+        Ok((explanation, cause))
     })
 }
 
@@ -318,10 +340,10 @@ fn unfinished_cause(reader: &Reader<'_>, seen: &Explanation) -> Result<Option<St
     }))
 }
 
-/// What would let the task run.
-fn unblock(seen: &Explanation, configured: Option<&str>) -> Vec<String> {
+/// What would let the task run; `cause` comes first.
+fn unblock(seen: &Explanation, cause: Option<String>, configured: Option<&str>) -> Vec<String> {
     let label = seen.view.task.label();
-    let mut steps = Vec::new();
+    let mut steps = Vec::from_iter(cause);
     if seen.view.task.deleted {
         return vec!["it was deleted; add it again".to_owned()];
     }
@@ -400,6 +422,9 @@ fn unblock(seen: &Explanation, configured: Option<&str>) -> Vec<String> {
         }
         _ => {}
     }
+    if !running && orphaned.is_none() {
+        steps.extend(left(seen, configured));
+    }
     if let Some(due) = seen.next_retry {
         steps.push(format!("its next attempt is due at {due}"));
     }
@@ -413,24 +438,49 @@ fn unblock(seen: &Explanation, configured: Option<&str>) -> Vec<String> {
     steps
 }
 
+/// Why those who conduct the batches that have the task do not start it, and what runs it afterwards.
+fn left(seen: &Explanation, configured: Option<&str>) -> Option<String> {
+    let status = seen.view.task.status;
+    if status.is_done() || status == TaskStatus::Failed || !seen.findings.is_empty() {
+        return None;
+    }
+    let open = |place: &&PlaceView| !place.batch.status.is_final();
+    let place = seen.places.iter().find(open)?;
+    if !seen.places.iter().filter(open).all(PlaceView::leaves) {
+        return None;
+    }
+    let batch = place.batch.id.short();
+    let why = match &place.closing {
+        Some(Closing::Stop(_)) => format!("batch {batch} is stopping and starts nothing new"),
+        Some(Closing::Failure(bad)) => {
+            format!("batch {batch} stops on failures and starts nothing new, for {bad} failed")
+        }
+        None => {
+            let reason = place.row.reason.as_deref().unwrap_or_default();
+            format!("batch {batch} does not start it again ({reason})")
+        }
+    };
+    Some(format!("{why}: {}", again(seen, configured)))
+}
+
 /// The command that runs a task again: the batch that left it, which knows its settings, goes on; else a new one
 /// starts.
 fn again(seen: &Explanation, configured: Option<&str>) -> String {
-    match seen.places.first() {
-        Some(place) if !place.batch.status.is_final() => {
+    let stored = Stored::Status(seen.view.task.status);
+    let taken_up = |place: &&PlaceView| {
+        let asked = || Ok::<_, Infallible>(Some(stored));
+        resume_takes_up(&place.row, asked).is_ok_and(|taken_up| taken_up)
+    };
+    match seen.places.first().filter(taken_up) {
+        Some(place) => {
             let batch = place.batch.id.short();
-            format!("cf resume {batch} tries it again when that batch has ended")
+            if place.batch.status.is_final() {
+                format!("cf resume {batch} tries it again, with what else is left of that batch")
+            } else {
+                format!("cf resume {batch} tries it again when that batch has ended")
+            }
         }
-        Some(place)
-            if !matches!(
-                place.row.outcome,
-                Some(Outcome::Completed | Outcome::Skipped)
-            ) =>
-        {
-            let batch = place.batch.id.short();
-            format!("cf resume {batch} tries it again, with what else is left of that batch")
-        }
-        _ => format!("{} runs it", start(seen, configured)),
+        None => format!("{} runs it", start(seen, configured)),
     }
 }
 

@@ -7,6 +7,7 @@
 mod alarm;
 mod ambient;
 pub mod caller;
+pub mod closing;
 pub mod codeframe;
 pub mod conductor;
 pub mod doctor;

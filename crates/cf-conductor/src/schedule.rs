@@ -938,7 +938,7 @@ impl Schedule {
 
 /// Whether a task's own end is one that makes the batch stop when it is told to stop on failures: it counts as bad, and
 /// not only because of a dependency.
-fn is_bad_by_itself(row: &BatchTask) -> bool {
+pub(crate) fn is_bad_by_itself(row: &BatchTask) -> bool {
     let reason = Reason::from(row.reason.as_deref().unwrap_or_default());
     row.outcome
         .is_some_and(|outcome| standing(outcome, &reason) == Standing::Bad)
@@ -952,6 +952,26 @@ pub fn was_skipped_for_a_dependency(row: &BatchTask) -> bool {
             Reason::from(row.reason.as_deref().unwrap_or_default()),
             Reason::Dependency { .. }
         )
+}
+
+/// Decides whether a resume that is not forced takes up a task that stands so in its batch. What the store holds of the
+/// task is asked for only where it matters.
+///
+/// # Errors
+///
+/// Those of `stored`.
+pub(crate) fn resume_takes_up<E>(
+    row: &BatchTask,
+    stored: impl FnOnce() -> Result<Option<Stored>, E>,
+) -> Result<bool, E> {
+    Ok(match row.outcome {
+        None | Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled) => true,
+        Some(Outcome::Completed) => false,
+        Some(Outcome::Skipped) => {
+            was_skipped_for_a_dependency(row)
+                || stored()? == Some(Stored::Status(TaskStatus::Ready))
+        }
+    })
 }
 
 const fn waits_for_a_person(node: &Node) -> bool {

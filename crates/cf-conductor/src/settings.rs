@@ -174,6 +174,13 @@ pub struct Settings {
     pub from_rescue: bool,
 }
 
+impl Settings {
+    /// Whether a task that is bad by itself keeps the batch from starting anything new.
+    pub const fn stops_on_failure(&self) -> bool {
+        matches!(self.on_failure, OnFailure::Stop)
+    }
+}
+
 impl Default for Settings {
     /// The defaults of the documentation: serial, no retry, ten seconds of grace, a pass at least every thirty seconds.
     fn default() -> Self {

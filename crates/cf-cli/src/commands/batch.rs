@@ -9,6 +9,7 @@ mod watch;
 use std::collections::HashMap;
 use std::io::Write as _;
 
+use cf_conductor::closing::Closing;
 use cf_conductor::engine::SuccessRule;
 use cf_conductor::heard;
 use cf_conductor::store::attempt::Attempt;
@@ -46,6 +47,7 @@ pub(super) fn listed(
     let totals = reader.totals(batch.id)?;
     Ok(Listed {
         conductor: conductor_of(workspace, &batch),
+        closing: Closing::of(reader, &batch)?,
         batch,
         counts: Counts::of(&totals.counts),
         used: totals.used,
@@ -156,6 +158,7 @@ impl Shown {
             }
             let listed = Listed {
                 conductor: conductor_of(workspace, &batch),
+                closing: Closing::of(reader, &batch)?,
                 batch,
                 counts,
                 used: reader.used(id)?,

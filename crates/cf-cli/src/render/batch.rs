@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use cf_conductor::closing::Closing;
 use cf_conductor::store::batch::{Batch, BatchTaskView, Stop};
 use cf_core::{
     BatchStatus, Isolation, Outcome, Phase, TaskId, TaskLabel, Timestamp, format_duration,
@@ -104,6 +105,8 @@ pub(crate) struct Listed {
     pub(crate) counts: Counts,
     /// The live conductor's process, 0 when only that it lives is known.
     pub(crate) conductor: Option<u32>,
+    /// Why it starts nothing new although it has not ended.
+    pub(crate) closing: Option<Closing>,
     /// Tokens, and cost in millionths of a dollar, where agents report them.
     pub(crate) used: (Option<u64>, Option<u64>),
 }
@@ -142,13 +145,15 @@ impl Listed {
                 self.batch.id.short()
             ));
         }
-        self.batch
-            .stop
-            .filter(|_| !self.batch.status.is_final())
-            .map(|stop| match stop {
-                Stop::Drain => "stopping: running agents may end, nothing new starts".to_owned(),
-                Stop::Force => "stopping: its agents are being stopped".to_owned(),
-            })
+        self.closing.as_ref().map(|closing| match closing {
+            Closing::Stop(Stop::Drain) => {
+                "stopping: running agents may end, nothing new starts".to_owned()
+            }
+            Closing::Stop(Stop::Force) => "stopping: its agents are being stopped".to_owned(),
+            Closing::Failure(bad) => {
+                format!("stopping, for {bad} failed: running agents may end, nothing new starts")
+            }
+        })
     }
 }
 

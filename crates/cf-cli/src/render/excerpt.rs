@@ -137,6 +137,7 @@ mod tests {
             },
             counts: Counts::default(),
             conductor: Some(1),
+            closing: None,
         };
         let mut tasks: Vec<_> = (0..50)
             .map(|n| view(n, Phase::Finished, Some(Outcome::Completed)))

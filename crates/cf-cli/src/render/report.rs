@@ -21,6 +21,7 @@ mod words;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use cf_conductor::closing::Closing;
 use cf_conductor::store::attempt::Attempt;
 use cf_conductor::store::batch::Batch;
 use cf_conductor::store::blocker::Blocker;
@@ -40,6 +41,7 @@ pub(crate) use words::write_words;
 #[derive(Debug)]
 pub(crate) struct Report {
     batch: Batch,
+    closing: Option<Closing>,
     /// The name of the workspace's folder.
     place: String,
     /// When it was read. What has not ended lasts until then.
@@ -170,6 +172,7 @@ impl Report {
         }
         Self {
             batch: history.batch,
+            closing: history.closing,
             place,
             made_at: now,
             counts,
@@ -240,6 +243,7 @@ impl Report {
             batch: self.batch.clone(),
             counts: self.counts,
             conductor,
+            closing: self.closing.clone(),
             used: self.used(0..self.attempts.len()),
         }
     }

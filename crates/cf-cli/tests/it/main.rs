@@ -14,6 +14,7 @@ mod browser;
 mod commands;
 mod death;
 mod doctor;
+mod explain;
 mod failures;
 mod github;
 mod guide;

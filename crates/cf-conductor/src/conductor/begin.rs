@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use cf_core::{AttemptId, Isolation, Outcome, TaskId};
-use cf_reconcile::{Merged, Reason};
+use cf_core::{AttemptId, Isolation, TaskId};
+use cf_reconcile::Merged;
 
 use super::rows;
 use super::run::Goal;
@@ -17,7 +17,7 @@ use super::take_up::{self, Again};
 use super::turn::{AtGate, Core, News};
 use crate::engine::SuccessRule;
 use crate::fault;
-use crate::schedule::Mode;
+use crate::schedule::{Mode, resume_takes_up};
 use crate::store::attempt::Attempt;
 use crate::store::batch::{Batch, BatchTask};
 use crate::store::event::Event;
@@ -256,15 +256,8 @@ pub(super) fn is_taken_up(
     if again {
         return Ok(true);
     }
-    let reason = Reason::from(row.reason.as_deref().unwrap_or_default());
-    Ok(match row.outcome {
-        None | Some(Outcome::Failed | Outcome::Blocked | Outcome::Cancelled) => true,
-        Some(Outcome::Completed) => false,
-        Some(Outcome::Skipped) => {
-            matches!(reason, Reason::Dependency { .. })
-                || reader
-                    .standing(row.task)?
-                    .is_some_and(|s| !s.deleted && s.status == cf_core::TaskStatus::Ready)
-        }
+    resume_takes_up(row, || {
+        let standing = reader.standing(row.task)?;
+        Ok(standing.as_ref().map(take_up::stored))
     })
 }

@@ -652,9 +652,7 @@ impl Core {
     }
 
     fn stop_on_failure(&mut self) {
-        if self.settings.on_failure != cf_core::OnFailure::Stop
-            || self.schedule.mode() == Mode::Closing
-        {
+        if !self.settings.stops_on_failure() || self.schedule.mode() == Mode::Closing {
             return;
         }
         if let Some(key) = self.schedule.first_bad() {

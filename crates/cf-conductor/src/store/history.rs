@@ -10,6 +10,7 @@ use super::event::Event;
 use super::sql::parsed;
 use super::worktree::Worktree;
 use super::{Doing as _, Reader, Result};
+use crate::closing::Closing;
 
 /// The events of a batch that are about no task of it: a handful, found by an index of their own.
 const WHOLE_BATCH: &str = "SELECT seq, at_ms, type, task, batch, attempt, actor, data FROM event INDEXED BY event_whole_batch WHERE batch = ?1 AND task IS NULL ORDER BY seq";
@@ -19,6 +20,8 @@ const WHOLE_BATCH: &str = "SELECT seq, at_ms, type, task, batch, attempt, actor,
 pub struct BatchHistory {
     /// The batch.
     pub batch: Batch,
+    /// Why it starts nothing new although it has not ended.
+    pub closing: Option<Closing>,
     /// Its tasks, by position.
     pub tasks: Vec<BatchTaskView>,
     /// What they depend on now, as `(task, depends on)`; the second may be outside the batch.
@@ -42,8 +45,10 @@ impl Reader<'_> {
     ///
     /// SQLite refuses, or there is no such batch.
     pub fn batch_history(&self, id: BatchId) -> Result<BatchHistory> {
+        let batch = self.batch(id)?;
         Ok(BatchHistory {
-            batch: self.batch(id)?,
+            closing: Closing::of(self, &batch)?,
+            batch,
             tasks: self.batch_task_views(id)?,
             edges: self.edges_of_batch(id)?,
             attempts: self.attempts_of_batch(id)?,

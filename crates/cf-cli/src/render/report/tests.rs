@@ -101,6 +101,7 @@ fn history(said: &str) -> BatchHistory {
             started_at: at(0),
             ended_at: None,
         },
+        closing: None,
         tasks: vec![
             view(0, said, Some(Outcome::Completed), "succeeded"),
             view(1, "second", Some(Outcome::Skipped), said),
