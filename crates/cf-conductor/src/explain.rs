@@ -340,13 +340,47 @@ fn unfinished_cause(reader: &Reader<'_>, seen: &Explanation) -> Result<Option<St
     }))
 }
 
+/// What is said of a task whose work is done. While a dependency is not met, a forced start would not run it again.
+fn needs_nothing(seen: &Explanation, configured: Option<&str>) -> Option<String> {
+    match seen.view.task.status {
+        TaskStatus::Done if seen.dependencies.iter().all(|dependency| dependency.met) => {
+            let start = start(seen, configured);
+            Some(format!("it is done; {start} --force runs it again"))
+        }
+        TaskStatus::Done => Some("it is done".to_owned()),
+        TaskStatus::Merged => Some("it is merged; nothing runs it again".to_owned()),
+        TaskStatus::Backlog
+        | TaskStatus::Ready
+        | TaskStatus::InProgress
+        | TaskStatus::Blocked
+        | TaskStatus::Failed => None,
+    }
+}
+
+/// What lets each dependency be met that is not.
+fn unmet(seen: &Explanation) -> impl Iterator<Item = String> {
+    let unmet = seen.dependencies.iter().filter(|on| !on.met);
+    unmet.map(|dependency| {
+        let (label, status) = (&dependency.label, dependency.status);
+        let needs_words = |open: &&OpenAttempt| status.is_done() || open.conductor.is_none();
+        match dependency.open.as_ref().filter(needs_words) {
+            Some(open) => close(label, status, open),
+            None => format!("finish {label} ({status}): cf explain {label}"),
+        }
+    })
+}
+
 /// What would let the task run; `cause` comes first.
 fn unblock(seen: &Explanation, cause: Option<String>, configured: Option<&str>) -> Vec<String> {
     let label = seen.view.task.label();
-    let mut steps = Vec::from_iter(cause);
     if seen.view.task.deleted {
         return vec!["it was deleted; add it again".to_owned()];
     }
+    let running = seen.attempts.iter().any(|attempt| attempt.open);
+    if !running && let Some(words) = needs_nothing(seen, configured) {
+        return vec![words];
+    }
+    let mut steps = Vec::new();
     for blocker in seen
         .blockers
         .iter()
@@ -357,19 +391,6 @@ fn unblock(seen: &Explanation, cause: Option<String>, configured: Option<&str>) 
             blocker.id.short()
         ));
     }
-    for dependency in seen
-        .dependencies
-        .iter()
-        .filter(|dependency| !dependency.met)
-    {
-        let (label, status) = (&dependency.label, dependency.status);
-        let needs_words = |open: &&OpenAttempt| status.is_done() || open.conductor.is_none();
-        steps.push(match dependency.open.as_ref().filter(needs_words) {
-            Some(open) => close(label, status, open),
-            None => format!("finish {label} ({status}): cf explain {label}"),
-        });
-    }
-    let running = seen.attempts.iter().any(|attempt| attempt.open);
     let place = seen.places.first();
     let orphaned = seen
         .claim
@@ -380,6 +401,11 @@ fn unblock(seen: &Explanation, cause: Option<String>, configured: Option<&str>) 
             let open = place.filter(|place| !place.batch.status.is_final())?;
             open.conductor.is_none().then_some(open.batch.id)
         });
+    // What runs was let run before: a dependency counts again when it has to start anew.
+    if !running || orphaned.is_some() {
+        steps.splice(0..0, cause);
+        steps.extend(unmet(seen));
+    }
     if let Some(batch) = orphaned {
         steps.push(format!(
             "its conductor is gone: cf resume {}",
@@ -412,13 +438,6 @@ fn unblock(seen: &Explanation, cause: Option<String>, configured: Option<&str>) 
         }
         (_, TaskStatus::Failed) if orphaned.is_none() => {
             steps.push(format!("it failed: {}", again(seen, configured)));
-        }
-        (_, TaskStatus::Done) if steps.is_empty() => {
-            let start = start(seen, configured);
-            steps.push(format!("it is done; {start} --force runs it again"));
-        }
-        (_, TaskStatus::Merged) if steps.is_empty() => {
-            steps.push("it is merged; nothing runs it again".to_owned());
         }
         _ => {}
     }

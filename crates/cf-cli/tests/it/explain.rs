@@ -158,3 +158,37 @@ fn a_task_that_was_skipped_for_a_dependency_is_run_by_a_resume() {
     ws.resume([id]).ok();
     assert_eq!(ws.status("b"), "DONE");
 }
+
+#[test]
+fn a_done_task_needs_nothing_of_a_dependency_that_failed_later() {
+    let ws = workspace();
+    ws.add("slow", "true");
+    ws.task("b").run("true").after("slow").add();
+    ws.run(["slow", "b"]).ok();
+    ws.set("slow", "FAILED");
+    ws.cf(["explain", "b"])
+        .ok()
+        .says("\n  it is done\n")
+        .never_says("finish slow");
+    ws.set("b", "MERGED");
+    ws.cf(["explain", "b"])
+        .ok()
+        .says("it is merged; nothing runs it again")
+        .never_says("finish slow");
+}
+
+#[test]
+fn a_running_task_needs_nothing_of_a_dependency_that_failed_later() {
+    let ws = workspace();
+    ws.add("slow", "true");
+    ws.task("b").run(&waiter("b")).after("slow").add();
+    let batch = ws.start(["slow", "b"]);
+    ws.wait_for_pid("b.pid");
+    ws.set("slow", "FAILED");
+    ws.cf(["explain", "b"])
+        .ok()
+        .says("it is running")
+        .never_says("finish slow");
+    ws.touch("b.go");
+    batch.wait();
+}
