@@ -12,7 +12,7 @@ use cf_conductor::store::attempt::Attempt;
 use cf_conductor::supervise::Stage;
 use cf_conductor::supervise::logfile::LogReader;
 use cf_conductor::workspace::Workspace;
-use cf_core::TaskLabel;
+use cf_core::{TaskLabel, TaskStatus};
 use serde_json::json;
 
 use super::batch::{finish_pass, setup_of};
@@ -97,9 +97,9 @@ const CHUNK: usize = 64 * 1024;
 pub(super) fn logs(args: &LogsArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
     let actor = cf_conductor::caller::actor(&store)?;
-    let (label, task) = store.read(|reader| {
-        let task = find_task(reader, &actor, &args.task)?;
-        Ok((reader.label(task)?, task))
+    let (label, status, task) = store.read(|reader| {
+        let task = reader.task(find_task(reader, &actor, &args.task)?)?;
+        Ok((task.label(), task.status, task.id))
     })?;
     if args.follow && args.attempt.is_none() {
         return attempts::follow(&workspace, &store, task, &label, console);
@@ -113,12 +113,23 @@ pub(super) fn logs(args: &LogsArgs, console: &Console) -> Ended {
                 attempts.len()
             ),
         ),
-        None => not_started(&label),
+        None => not_started(&label, status),
     })?;
     print(&workspace, &store, attempt, args.follow, console)
 }
 
-fn not_started(label: &TaskLabel) -> CliError {
+fn not_started(label: &TaskLabel, status: TaskStatus) -> CliError {
+    if status.is_done() {
+        let word = if status == TaskStatus::Merged {
+            "merged"
+        } else {
+            "done"
+        };
+        return CliError::refused(
+            format!("task {label} is {word}, and no agent worked on it"),
+            format!("`cf explain {label}` says more"),
+        );
+    }
     CliError::refused(
         format!("task {label} has not been started yet"),
         format!("start it with `cf work start {label}`"),

@@ -192,3 +192,22 @@ fn a_running_task_needs_nothing_of_a_dependency_that_failed_later() {
     ws.touch("b.go");
     batch.wait();
 }
+
+#[test]
+fn the_log_of_a_task_that_is_done_without_an_agent_is_not_said_to_need_a_start() {
+    let ws = workspace();
+    ws.add("a", "true");
+    ws.cf(["logs", "a"])
+        .code(1)
+        .says("task a has not been started yet")
+        .says("start it with `cf work start a`");
+    for (status, words) in [("DONE", "done"), ("MERGED", "merged")] {
+        ws.set("a", status);
+        for follow in [&[][..], &["--follow"]] {
+            ws.cf(["logs", "a"].iter().chain(follow))
+                .code(1)
+                .says(&format!("task a is {words}, and no agent worked on it"))
+                .never_says("cf work start a`");
+        }
+    }
+}

@@ -43,7 +43,10 @@ pub(super) fn follow(
             continue;
         }
         match (goes_on, printed) {
-            (false, 0) => return Err(not_started(label)),
+            (false, 0) => {
+                let status = store.read(|reader| Ok(reader.task(task)?.status))?;
+                return Err(not_started(label, status));
+            }
             (false, _) => return Ok(0),
             (true, 0) if !is_told => {
                 say("[cf: not started yet]")?;
