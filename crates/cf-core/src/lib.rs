@@ -31,6 +31,7 @@ pub use jiff::Timestamp;
 pub use link::{Link, LinkError, LinkKind, Repo};
 pub use status::{TaskStatus, Transition, TransitionError};
 pub use task::TaskLabel;
+pub use uuid::Uuid;
 
 /// Makes an enum whose every variant has one stable word, with `Display`, `FromStr`, serde and the list of all.
 macro_rules! words {

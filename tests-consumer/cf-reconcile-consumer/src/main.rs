@@ -1,6 +1,6 @@
 //! Decides a few observations with the tables of `cf-reconcile`, merges them per task, and prints what to do.
 
-use cf_reconcile::cf_core::{TaskId, TaskStatus};
+use cf_reconcile::cf_core::{TaskId, TaskStatus, Uuid};
 use cf_reconcile::{
     Believed, ClosedUnmerged, Evidence, IssueState, LinkObservation, LinkState, LocalObservation,
     PullRequestState, ReconciliationResult, SourceName, Stored, Writer, decide, decide_links,
@@ -53,9 +53,7 @@ fn tasks() -> [Seen; 4] {
 }
 
 fn sentence(number: u32, task: &Seen) -> String {
-    let id: TaskId = format!("00000000-0000-0000-0000-{number:012}")
-        .parse()
-        .expect("a UUID");
+    let id = TaskId(Uuid::from_u128(u128::from(number)));
     let believed = task.local.believed.phase();
     let finding = |decision, source| {
         let stored = task.local.stored.status();
