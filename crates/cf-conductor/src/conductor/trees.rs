@@ -374,7 +374,7 @@ fn message(task: &Task, row: &Worktree) -> String {
 pub(super) fn question(what: &str, files: &[String]) -> String {
     format!(
         "The work that this task builds on cannot be put together: {what} conflicts in {}. Bring one of these branches \
-         in line with the others (for example, merge one into the other by hand), then resolve this question.",
+         in line with the others (for example, merge one into the other by hand), then answer this question.",
         files.join(", ")
     )
 }
