@@ -4,7 +4,8 @@
 //! Nothing is changed by looking. [`clean`] removes what the check of leftovers found, which is only what nobody can
 //! miss: files of supervisors that are dead and that no attempt needs, supervisors that nobody needs and that were
 //! stopped (they are let go on, and end), locks of batches that have ended, copies that an interrupted command left,
-//! homes of agents whose tasks are done, and worktrees that hold nothing of their own.
+//! homes of agents whose tasks are done, what stands in the place of the wake file and holds nothing, and worktrees that
+//! hold nothing of their own.
 
 mod leftovers;
 mod programs;
@@ -46,8 +47,8 @@ pub enum Level {
 /// One thing that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at: `workspace`, `config`, `database`, `agents`, `git`, `github`, `attempts`, `disk`,
-    /// `worktrees`, `leftovers`.
+    /// What was looked at: `workspace`, `config`, `wake`, `database`, `agents`, `git`, `github`, `attempts`,
+    /// `disk`, `worktrees`, `leftovers`.
     pub check: &'static str,
     /// How bad it is.
     pub level: Level,
@@ -106,6 +107,7 @@ pub fn examine(workspace: Option<&Workspace>, github: &GithubSource, path: &OsSt
     if let Some(workspace) = workspace {
         let here = format!("{}", workspace.root().display());
         found.findings.push(Finding::ok("workspace", here));
+        wake_file(workspace, &mut found);
         match Store::open_to_read(workspace) {
             Ok(store) => {
                 database(&store, &mut found);
@@ -132,6 +134,24 @@ pub fn examine(workspace: Option<&Workspace>, github: &GithubSource, path: &OsSt
     programs::git(path, workspace, &mut found);
     github_token(github, links, &mut found);
     found
+}
+
+/// Something else in the place of the file with which writers wake a conductor.
+fn wake_file(workspace: &Workspace, found: &mut Examination) {
+    let path = workspace.wake_file();
+    let Some(what) = crate::wake::stranger(&path) else {
+        return;
+    };
+    let what = format!(
+        "{} is {what}: a running batch notices later what others do",
+        path.display()
+    );
+    let hint = if leftovers::add_wake(&path, found) {
+        "remove it, or have `cf doctor --fix` do that; cf makes the file anew"
+    } else {
+        "move it away; cf makes the file anew"
+    };
+    found.findings.push(Finding::problem("wake", what, hint));
 }
 
 fn unreadable(error: &dyn std::error::Error) -> Finding {

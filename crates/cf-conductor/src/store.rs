@@ -329,14 +329,7 @@ impl Store {
         let conn = open_file(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         refuse_read_only(&conn, &path)?;
         let conn = migrate::up_to_date(conn, workspace)?;
-        let wake =
-            Some(
-                WakeFile::open(&workspace.wake_file()).map_err(|source| StoreError::File {
-                    what: "open the wake file",
-                    path: workspace.wake_file(),
-                    source,
-                })?,
-            );
+        let wake = WakeFile::if_possible(&workspace.wake_file());
         let mut store = Self {
             conn,
             path,
@@ -442,14 +435,7 @@ impl Store {
         // SQLite gives its other files the mode of this one, and would give this one whatever the umask leaves.
         make_private(&path)?;
         let conn = migrate::up_to_date(open_file(&path, flags)?, workspace)?;
-        let wake =
-            Some(
-                WakeFile::open(&workspace.wake_file()).map_err(|source| StoreError::File {
-                    what: "create the wake file",
-                    path: workspace.wake_file(),
-                    source,
-                })?,
-            );
+        let wake = WakeFile::if_possible(&workspace.wake_file());
         let mut store = Self {
             conn,
             path,

@@ -3,11 +3,15 @@
 //! The write comes after the commit, so that a conductor that wakes finds the commit visible; watching the database's
 //! own files does not have that property, because they change before the commit can be read. A writer that dies between
 //! commit and write costs one tick of the conductor's clock.
+//!
+//! So does a writer that finds something else in the file's place, which agents can put there: it writes without. What
+//! it has to say is in the database, whose every reader also looks by the clock; to refuse it would lose an agent's
+//! report, or keep a batch from running, for the sake of less than a second. `cf doctor` names what stands there.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -35,9 +39,32 @@ impl WakeFile {
         Ok(Self { file })
     }
 
+    /// The file for a writer, who does without where it cannot be opened.
+    pub fn if_possible(path: &Path) -> Option<Self> {
+        Self::open(path)
+            .inspect_err(|error| tracing::debug!(%error, "nobody is woken after a commit"))
+            .ok()
+    }
+
     /// Wakes whoever watches. A failure costs a conductor at most one tick, so it is no error.
     pub fn poke(&self) {
         let _ = self.file.write_at(b".", 0);
+    }
+}
+
+/// What stands in the file's place and is none, as a noun.
+pub(crate) fn stranger(path: &Path) -> Option<&'static str> {
+    let kind = std::fs::symlink_metadata(path).ok()?.file_type();
+    if kind.is_file() {
+        None
+    } else if kind.is_symlink() {
+        Some("a symbolic link")
+    } else if kind.is_dir() {
+        Some("a folder")
+    } else if kind.is_fifo() {
+        Some("a named pipe")
+    } else {
+        Some("a socket or device")
     }
 }
 
@@ -149,6 +176,10 @@ impl Listener {
 /// A descriptor that can be read when the file was written to, and the number of the watch.
 fn watch(path: &Path) -> io::Result<(OwnedFd, i32)> {
     let fd = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+    // What is no file can be watched too, and never tells of a commit.
+    if let Some(what) = stranger(path) {
+        return Err(io::Error::other(what));
+    }
     let number = inotify::add_watch(&fd, path, inotify::WatchFlags::MODIFY)?;
     Ok((fd, number))
 }
@@ -202,6 +233,33 @@ mod tests {
             begun.elapsed() >= Duration::from_millis(190),
             "nobody has committed"
         );
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_watched_and_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("wake");
+        let other = dir.path().join("other");
+        std::fs::write(&other, "").unwrap();
+        let makes: [(&str, &dyn Fn()); 3] = [
+            ("a folder", &|| std::fs::create_dir(&path).unwrap()),
+            ("a symbolic link", &|| {
+                std::os::unix::fs::symlink(&other, &path).unwrap();
+            }),
+            ("a named pipe", &|| {
+                let made = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(made.unwrap().success());
+            }),
+        ];
+        for (what, make) in makes {
+            make();
+            assert_eq!(stranger(&path), Some(what));
+            assert!(WakeFile::if_possible(&path).is_none(), "{what}");
+            assert!(watch(&path).is_err(), "{what}: the clock alone tells");
+            inside::clear(&path, "gone").unwrap();
+        }
+        assert_eq!(stranger(&path), None);
+        assert!(std::fs::read(other).unwrap().is_empty());
     }
 
     #[test]

@@ -48,6 +48,13 @@ pub(super) fn run(args: &DoctorArgs, console: &Console) -> Ended {
     };
     if args.fix && !cleaned.is_empty() {
         after_cleaning(&mut examined, &cleaned);
+        let wake = found.as_ref().map(Workspace::wake_file);
+        let is_free = |(gone, result): &(Leftover, Result<(), String>)| {
+            Some(&gone.path) == wake.as_ref() && result.is_ok()
+        };
+        if cleaned.iter().any(is_free) {
+            examined.findings.retain(|finding| finding.check != "wake");
+        }
     }
     show(&examined, &cleaned, console)?;
     let is_fine = examined

@@ -66,7 +66,7 @@ pub(super) fn run(args: &ReconcileArgs, console: &Console) -> Ended {
     }
     for look in &looks {
         if look.conductor.is_some() {
-            wake(&workspace)?;
+            wake(&workspace);
         } else {
             // Also without a finding: what has ended is settled.
             let only = (!only.is_empty()).then(|| only.clone());
@@ -104,16 +104,11 @@ fn tell_of_stopped(
     Ok(())
 }
 
-/// Whoever conducts a batch is made to look at once.
-fn wake(workspace: &Workspace) -> Result<(), CliError> {
-    let path = workspace.wake_file();
-    let file = WakeFile::open(&path).map_err(|source| CliError::File {
-        what: "open",
-        path,
-        source,
-    })?;
-    file.poke();
-    Ok(())
+/// Whoever conducts a batch is made to look at once; without the file it looks within a second.
+fn wake(workspace: &Workspace) {
+    if let Some(file) = WakeFile::if_possible(&workspace.wake_file()) {
+        file.poke();
+    }
 }
 
 fn show(

@@ -54,6 +54,22 @@ pub(super) enum Kind {
     Prompt,
     /// What stood in the place of an attempt's folder.
     Planted,
+    /// What stands in the place of the wake file, and holds nothing.
+    Wake,
+}
+
+/// Adds what stands in the place of the wake file, unless it is a folder with something in it, which may be missed.
+pub(super) fn add_wake(path: &Path, found: &mut Examination) -> bool {
+    let is_full = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir())
+        && fs::read_dir(path).map_or(true, |mut entries| entries.next().is_some());
+    if !is_full {
+        found.leftovers.push(Leftover {
+            path: path.to_owned(),
+            what: Cow::Borrowed("what stood in the place of the wake file"),
+            kind: Kind::Wake,
+        });
+    }
+    !is_full
 }
 
 /// Looks for what nobody needs: supervisors that live without a conductor, files of those that are dead, both where no
@@ -246,6 +262,7 @@ fn remove(workspace: &Workspace, leftover: &Leftover) -> std::result::Result<(),
         Kind::Copy => remove_copy(path),
         Kind::Prompt => remove_prompt(path),
         Kind::Planted => inside::remove_all(path).map(|()| true),
+        Kind::Wake => remove_wake(path),
     };
     match gone {
         Ok(true) => Ok(()),
@@ -272,6 +289,20 @@ fn end_stray(workspace: &Workspace, stray: &Stray) -> std::result::Result<(), St
         Ok(false) => Err(IN_USE.to_owned()),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Removes what stands in the place of the wake file, unless somebody has put the file there, or something in it.
+fn remove_wake(path: &Path) -> io::Result<bool> {
+    if crate::wake::stranger(path).is_none() {
+        return Ok(!path.exists());
+    }
+    let folder = inside::Folder::around(path)?;
+    let name = path.file_name().unwrap_or_default();
+    match folder.remove_file(name) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => folder.remove_folder(name)?,
+        removed => removed?,
+    }
+    Ok(true)
 }
 
 /// Removes the home of an attempt, unless its task has been taken up again. Agents could put a link in the place of the

@@ -122,6 +122,15 @@ impl Folder {
     pub(crate) fn remove_file(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
         Ok(unlinkat(&self.0, name.as_ref(), AtFlags::empty())?)
     }
+
+    /// Removes an empty folder in it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be removed.
+    pub(crate) fn remove_folder(&self, name: impl AsRef<OsStr>) -> io::Result<()> {
+        Ok(unlinkat(&self.0, name.as_ref(), AtFlags::REMOVEDIR)?)
+    }
 }
 
 impl AsFd for Folder {

@@ -79,6 +79,51 @@ fn a_database_that_is_a_link_is_not_written() {
     assert_eq!(fs::read(&moved).expect("it is there"), before);
 }
 
+#[test_case("mkfifo .cf/wake"; "a named pipe")]
+#[test_case("mkdir .cf/wake"; "a folder")]
+#[test_case("ln -s ../victim .cf/wake"; "a link")]
+fn what_stands_in_the_place_of_the_wake_file_stops_nothing(plant: &str) {
+    let ws = workspace();
+    fs::write(ws.root().join("victim"), "mine").expect("the root is ours");
+    // The conductor of this batch watches the file that goes.
+    ws.add(
+        "first",
+        &format!("rm .cf/wake; {plant}; cf blocker ask 'which one?'"),
+    );
+    ws.run(["first"]);
+    assert_eq!(ws.status("first"), "BLOCKED");
+    ws.add("a", "touch ran");
+    ws.set("a", "backlog");
+    ws.set("a", "ready");
+    ws.run(["a"]).ok();
+    assert!(ws.exists("ran"));
+    ws.cf(["reconcile"]).ok();
+
+    ws.cf(["doctor"])
+        .code(1)
+        .says(".cf/wake is a")
+        .says("--fix");
+    ws.cf(["doctor", "--fix"]).ok();
+    ws.set("a", "ready");
+    let meta = fs::symlink_metadata(ws.root().join(".cf/wake")).expect("it is made anew");
+    assert!(meta.is_file());
+    ws.cf(["doctor"]).ok();
+    let victim = fs::read(ws.root().join("victim")).expect("it is left alone");
+    assert_eq!(victim, b"mine");
+}
+
+#[test]
+fn a_folder_with_something_in_it_is_not_cleared_for_the_wake_file() {
+    let ws = workspace();
+    let wake = ws.root().join(".cf/wake");
+    fs::remove_file(&wake).expect("it is there");
+    fs::create_dir(&wake).expect("its place is free");
+    fs::write(wake.join("kept"), "").expect("the folder is ours");
+    ws.cf(["doctor", "--fix"]).code(1).says("move it away");
+    assert!(wake.join("kept").exists());
+    ws.add("a", "true");
+}
+
 fn pipe(ws: &Workspace, name: &str) {
     ws.program_call("/usr/bin/env", ["mkfifo", name]).run().ok();
 }
