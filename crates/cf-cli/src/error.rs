@@ -6,8 +6,8 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use cf_conductor::conductor::ConductorError;
-use cf_conductor::store::StoreError;
 use cf_conductor::store::wait::{Holder, held_up_by};
+use cf_conductor::store::{LINK_HINT, StoreError};
 use cf_conductor::workspace::WorkspaceError;
 use cf_conductor::worktree::GitError;
 use serde::Serialize;
@@ -375,6 +375,7 @@ fn store_hint(error: &StoreError) -> Option<String> {
             "make it and {} writable; reading works as it is",
             path.parent().unwrap_or(path).display()
         ),
+        StoreError::Linked { .. } => LINK_HINT.to_owned(),
         StoreError::Missing { .. } => "make a workspace with `cf init`".to_owned(),
         StoreError::Foreign { path } => format!(
             "the file was not touched; move {} away and run `cf init`",

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::github::GithubSource;
 use crate::process::lock_held;
-use crate::store::{Reader, Result, Store};
+use crate::store::{LINK_HINT, Reader, Result, Store, StoreError};
 use crate::supervise::record_path;
 use crate::workspace::Workspace;
 use cf_core::BatchStatus;
@@ -154,12 +154,12 @@ fn wake_file(workspace: &Workspace, found: &mut Examination) {
     found.findings.push(Finding::problem("wake", what, hint));
 }
 
-fn unreadable(error: &dyn std::error::Error) -> Finding {
-    Finding::problem(
-        "database",
-        crate::chain(error),
-        "nothing was changed; a copy of .cf from before the trouble can take its place",
-    )
+fn unreadable(error: &StoreError) -> Finding {
+    let hint = match error {
+        StoreError::Linked { .. } => LINK_HINT,
+        _ => "nothing was changed; a copy of .cf from before the trouble can take its place",
+    };
+    Finding::problem("database", crate::chain(error), hint)
 }
 
 fn database(store: &Store, found: &mut Examination) {

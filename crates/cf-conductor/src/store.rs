@@ -75,6 +75,12 @@ pub enum StoreError {
         /// Where it is.
         path: PathBuf,
     },
+    /// A symbolic link has the place of a file of the database.
+    #[error("{path} is a symbolic link, and the workspace database is not opened through one")]
+    Linked {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no database file.
     #[error("there is no workspace database at {path}")]
     Missing {
@@ -195,6 +201,10 @@ pub enum StoreError {
     },
 }
 
+/// What to do about a [`StoreError::Linked`].
+pub const LINK_HINT: &str = "put the file itself in its place if it is yours, else remove the link; an agent may have made it, \
+                             and nothing is read or written through it";
+
 impl StoreError {
     /// Whether somebody else is writing at this moment, or keeps the database to itself so that it cannot be opened.
     pub fn is_busy(&self) -> bool {
@@ -262,11 +272,16 @@ const NEAR: u64 = 1 << 20;
 
 /// The sizes of the database's own files.
 fn database_files(database: &Path) -> impl Iterator<Item = u64> {
-    ["", "-wal", "-shm"].into_iter().filter_map(move |end| {
-        let mut path = database.as_os_str().to_owned();
-        path.push(end);
-        Some(std::fs::metadata(path).ok()?.len())
-    })
+    ["", "-wal", "-shm"]
+        .into_iter()
+        .filter_map(|end| Some(std::fs::metadata(beside(database, end)).ok()?.len()))
+}
+
+/// The database's path with something at its end.
+fn beside(database: &Path, end: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(end);
+    path.into()
 }
 
 /// A result of the store.
@@ -378,7 +393,7 @@ impl Store {
                 store.conn.set_prepared_statement_cache_capacity(64);
                 Ok(store)
             }
-            Err(missing @ StoreError::Missing { .. }) => Err(missing),
+            Err(error @ (StoreError::Missing { .. } | StoreError::Linked { .. })) => Err(error),
             Err(_) => Self::open_unwritable(path),
         }
     }
@@ -394,16 +409,17 @@ impl Store {
         let mut conn = match usable {
             Ok(conn) => conn,
             Err(error) => {
-                let wal = PathBuf::from(format!("{}-wal", path.display()));
-                if std::fs::metadata(&wal).is_ok_and(|meta| meta.len() > 0) {
+                let wal = beside(&path, "-wal");
+                if std::fs::symlink_metadata(&wal).is_ok_and(|meta| meta.len() > 0) {
                     return Err(error);
                 }
-                let uri = format!("file:{}?immutable=1", uri_escape(&path));
+                let uri = format!("file:{}?immutable=1", uri_escape(&straight(&path)));
                 Connection::open_with_flags(
                     &uri,
                     OpenFlags::SQLITE_OPEN_READ_ONLY
                         | OpenFlags::SQLITE_OPEN_URI
-                        | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+                        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+                        | OpenFlags::SQLITE_OPEN_NOFOLLOW,
                 )
                 .map_err(|source| StoreError::Open {
                     path: path.clone(),
@@ -712,6 +728,13 @@ fn may_be_used() -> Result<()> {
 }
 
 fn open_file(path: &Path, flags: OpenFlags) -> Result<Connection> {
+    // SQLite refuses these too, which is what holds; what it says of them tells nobody what to do.
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let path = beside(path, end);
+        if std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_symlink()) {
+            return Err(StoreError::Linked { path });
+        }
+    }
     if !flags.contains(OpenFlags::SQLITE_OPEN_CREATE) && !path.exists() {
         return Err(StoreError::Missing {
             path: path.to_owned(),

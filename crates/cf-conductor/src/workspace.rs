@@ -105,7 +105,8 @@ impl Workspace {
             return Ok(None);
         };
         refuse_no_folder(&folder, &meta)?;
-        if !folder.join("state.db").exists() {
+        // A link that leads nowhere must not have the workspace above it taken for this one.
+        if std::fs::symlink_metadata(folder.join("state.db")).is_err() {
             return Ok(None);
         }
         refuse_of_others(&folder, &meta)?;

@@ -67,16 +67,58 @@ fn an_agent_cannot_lead_logs_astray() {
     assert!(is_empty(&outside) && ws.exists("ran"));
 }
 
+/// Everything that opens the database, and what of it says that it cannot.
+fn is_refused_for_a_link(ws: &Workspace, name: &str) {
+    for args in [
+        &["tasks", "add", "x", "--run", "true"][..],
+        &["run", "--all-ready"],
+        &["status"],
+        &["tasks", "list"],
+        &["events"],
+        &["init"],
+    ] {
+        ws.cf(args)
+            .refused()
+            .says(&format!("{name} is a symbolic link"))
+            .says("else remove the link");
+    }
+    ws.cf(["doctor"])
+        .code(1)
+        .says(&format!("{name} is a symbolic link"))
+        .says("else remove the link");
+}
+
 #[test]
-fn a_database_that_is_a_link_is_not_written() {
+fn a_database_that_is_a_link_is_neither_written_nor_read() {
     let ws = workspace();
     let database = ws.root().join(".cf/state.db");
     let moved = elsewhere(&ws).join("state.db");
     fs::rename(&database, &moved).expect("it is there");
     symlink(&moved, &database).expect("its place is free");
     let before = fs::read(&moved).expect("it is there");
-    ws.cf(["tasks", "add", "x", "--run", "true"]).refused();
+    is_refused_for_a_link(&ws, "state.db");
     assert_eq!(fs::read(&moved).expect("it is there"), before);
+    fs::remove_file(&moved).expect("it is ours");
+    is_refused_for_a_link(&ws, "state.db");
+    assert!(!moved.exists());
+}
+
+#[test_case("state.db-wal"; "log")]
+#[test_case("state.db-shm"; "index of the log")]
+#[test_case("state.db-journal"; "journal")]
+fn a_file_of_the_database_that_is_a_link_is_followed_nowhere(name: &str) {
+    let ws = workspace();
+    let place = ws.root().join(".cf").join(name);
+    let outside = elsewhere(&ws).join(name);
+    let _ = fs::remove_file(&place);
+    symlink(&outside, &place).expect("its place is free");
+    is_refused_for_a_link(&ws, name);
+    assert!(!outside.exists(), "nothing was made there");
+    fs::write(&outside, "").expect("the folder is ours");
+    is_refused_for_a_link(&ws, name);
+    assert!(fs::read(&outside).expect("it is there").is_empty());
+    fs::remove_file(&place).expect("it is there");
+    ws.cf(["doctor"]).ok();
 }
 
 #[test_case("mkfifo .cf/wake"; "a named pipe")]
