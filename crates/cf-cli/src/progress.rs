@@ -1,8 +1,8 @@
 //! A batch as it happens: on a terminal a line for each agent and a bar for the whole, else a line for each event, and
 //! with `--json` the events themselves.
 //!
-//! It is told of stored events, whether this process conducts the batch or only follows it. Where it does not see a batch
-//! from the beginning, it is told how that stands at some moment, and goes on from there.
+//! It is told of stored events, whether this process conducts the batch or only follows it. Where it does not see a
+//! batch from the beginning, it is told how that stands at some moment, and goes on from there.
 
 mod details;
 mod live;

@@ -4,8 +4,8 @@
 //! Nothing is changed by looking. [`clean`] removes what the check of leftovers found, which is only what nobody can
 //! miss: files of supervisors that are dead and that no attempt needs, supervisors that nobody needs and that were
 //! stopped (they are let go on, and end), locks of batches that have ended, copies that an interrupted command left,
-//! homes of agents whose tasks are done, what stands in the place of the wake file and holds nothing, and worktrees that
-//! hold nothing of their own.
+//! homes of agents whose tasks are done, what stands in the place of the wake file and holds nothing, and worktrees
+//! that hold nothing of their own.
 
 mod leftovers;
 mod programs;

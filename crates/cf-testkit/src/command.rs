@@ -154,8 +154,8 @@ impl<'w> Cf<'w> {
         self.watch_on_terminal(columns, rows, |_| {})
     }
 
-    /// The same; `looks` is shown what has been written so far, each time that there is more, and may do something about
-    /// it.
+    /// The same; `looks` is shown what has been written so far, each time that there is more, and may do something
+    /// about it.
     pub fn watch_on_terminal(
         mut self,
         columns: u16,

@@ -33,8 +33,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// The reason of a task that a person works on; one of those that scripts may match on.
 const BY_HAND: &str = "in progress by hand";
 
-/// How many events of the past are told before what happens, at most: what came before them is of little use by now, and
-/// telling all of it would take the longer the longer the batch has been running.
+/// How many events of the past are told before what happens, at most: what came before them is of little use by now,
+/// and telling all of it would take the longer the longer the batch has been running.
 const MOST_PAST: usize = 10_000;
 
 /// How many events are read at once, so that a long log is never held in memory.
