@@ -14,6 +14,7 @@ use std::os::fd::AsFd;
 use anstream::{AutoStream, ColorChoice};
 use cf_conductor::store::wait::{Wait, tell_a_long_wait};
 use clap::builder::styling::{AnsiColor, Style};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::args::{Color, Global};
 use crate::render::json::escape;
@@ -192,6 +193,16 @@ impl Console {
         out.flush()
     }
 
+    /// Says, also with `--quiet`, that the output is not whole. A reader that has gone wants none of it.
+    pub(crate) fn tell_of_lost_output(mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            self.quiet = false;
+            self.warn(format_args!(
+                "cannot write to standard output, and what is there is not whole: {error}"
+            ));
+        }
+    }
+
     /// A line on standard error that does not belong to the result; nothing with `--quiet`, an object with
     /// `--json`.
     pub(crate) fn warn(&self, line: fmt::Arguments<'_>) {
@@ -233,13 +244,44 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
 }
 
 /// Standard output, buffered. What is written must be flushed by the caller.
-pub(crate) fn out() -> BufWriter<StdoutLock<'static>> {
-    BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+pub(crate) fn out() -> BufWriter<Patient<StdoutLock<'static>>> {
+    BufWriter::with_capacity(64 * 1024, Patient(io::stdout().lock()))
 }
 
 /// Standard error.
-pub(crate) fn err() -> StderrLock<'static> {
-    io::stderr().lock()
+pub(crate) fn err() -> Patient<StderrLock<'static>> {
+    Patient(io::stderr().lock())
+}
+
+/// A stream that waits for its reader also where whoever opened it wants nobody to wait (`O_NONBLOCK`): what the reader
+/// is slow to take is not lost.
+#[derive(Debug)]
+pub(crate) struct Patient<W>(W);
+
+impl<W: Write + AsFd> Patient<W> {
+    fn patiently<T>(&mut self, mut work: impl FnMut(&mut W) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match work(&mut self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None) {
+                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl<W: Write + AsFd> Write for Patient<W> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.patiently(|stream| stream.write(buf))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.patiently(W::flush)
+    }
 }
 
 /// How many columns the terminal has that a stream goes to.

@@ -23,8 +23,8 @@ pub(super) struct Watched {
     workspace: Workspace,
     /// Of the tasks with which it began, and of others of which it has been told.
     labels: HashMap<TaskId, TaskLabel>,
-    /// The output is closed: the batch goes on, unseen.
-    is_closed: bool,
+    /// Why the output takes nothing any more: the batch goes on, unseen.
+    refused: Option<io::Error>,
 }
 
 impl Watched {
@@ -38,7 +38,7 @@ impl Watched {
             progress: Progress::new(console, total, workspace),
             workspace: workspace.clone(),
             labels,
-            is_closed: false,
+            refused: None,
         }
     }
 
@@ -48,13 +48,15 @@ impl Watched {
     }
 
     fn show(&mut self, work: impl FnOnce(&mut Progress) -> io::Result<()>) {
-        if !self.is_closed && work(&mut self.progress).is_err() {
-            self.is_closed = true;
+        if self.refused.is_none() {
+            self.refused = work(&mut self.progress).err();
         }
     }
 
-    pub(super) fn finish(&mut self) {
+    /// Ends the showing, and returns why not everything could be shown.
+    pub(super) fn finish(mut self) -> Option<io::Error> {
         self.show(Progress::finish);
+        self.refused
     }
 
     /// The label of the task of an event. One that joined the batch later is named by the event that says so; that of

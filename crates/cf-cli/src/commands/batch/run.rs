@@ -1,10 +1,12 @@
 //! `cf work batch run`, `resume`, `work start`, and the end of a batch whose conductor is gone.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use cf_conductor::caller;
-use cf_conductor::conductor::{self, BatchEnd, Goal, Plan as BatchPlan, Selection, Setup};
+use cf_conductor::conductor::{
+    self, BatchEnd, ConductorError, Goal, Plan as BatchPlan, Selection, Setup,
+};
 use cf_conductor::settings::Settings;
 use cf_conductor::source::ReconcilerRegistry;
 use cf_conductor::store::Store;
@@ -307,8 +309,9 @@ impl Run<'_> {
         if self.args.dry_run {
             return self.show_only(&plan, &setup, &store);
         }
+        let mut lost = None;
         if !self.console.json && !self.console.quiet {
-            unseen(self.show_only(&plan, &setup, &store))?;
+            lost = unseen(self.show_only(&plan, &setup, &store))?;
         }
         if plan.order.is_empty() && !plan.left_out.is_empty() {
             return nothing_read(&plan.left_out, self.console);
@@ -326,8 +329,8 @@ impl Run<'_> {
             .collect();
         let mut shown = Watched::new(self.console, plan.order.len() as u64, workspace, labels);
         let ended = conductor::start(&mut setup, store, &plan, &mut shown);
-        shown.finish();
-        told_end(ended?, workspace, self.console)
+        let lost = lost.or(shown.finish());
+        told_end(ended, lost, workspace, self.console)
     }
 }
 
@@ -362,6 +365,7 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
             )
         })
         .collect();
+    let mut lost = None;
     if !console.json && !console.quiet {
         let ids: Vec<_> = tasks.iter().map(|view| view.row.task).collect();
         let followed = github::followed(&layer, &setup, &store, &ids, &settings)?;
@@ -369,7 +373,7 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         let shown = preview::write_settings(&mut out, &settings)
             .and_then(|()| preview::write_github(&mut out, &followed))
             .and_then(|()| out.flush());
-        unseen(shown.map_err(CliError::from))?;
+        lost = unseen(shown.map_err(CliError::from))?;
     }
     let mut shown = Watched::new(console, tasks.len() as u64, &workspace, labels);
     let places: Vec<BatchTask> = tasks.into_iter().map(|view| view.row).collect();
@@ -381,8 +385,8 @@ pub(in crate::commands) fn resume(args: &ResumeArgs, console: &Console) -> Ended
         &Goal::Resume(Box::new(settings), args.force),
         &mut shown,
     );
-    shown.finish();
-    told_end(ended?, &workspace, console)
+    let lost = lost.or(shown.finish());
+    told_end(ended, lost, &workspace, console)
 }
 
 /// What worktrees will not have, although somebody may expect it.
@@ -448,7 +452,9 @@ pub(in crate::commands) fn finish_pass(
         labels,
     );
     let ended = conductor::conduct(setup, store, id, &Goal::Pass(only), &mut shown);
-    shown.finish();
+    if let Some(error) = shown.finish() {
+        console.tell_of_lost_output(&error);
+    }
     ended?;
     Ok(())
 }
@@ -504,17 +510,34 @@ pub(in crate::commands) fn setup(layer: &Layer, workspace: Workspace) -> Result<
     })
 }
 
-fn told_end(ended: BatchEnd, workspace: &Workspace, console: &Console) -> Ended {
-    let store = Store::open_to_read(workspace)?;
-    unseen(end(&store, workspace, ended.batch, console))?;
-    Ok(ended.exit_code)
+/// Tells how the batch ended, and that the output lacks some of what was said, if it does.
+fn told_end(
+    ended: Result<BatchEnd, ConductorError>,
+    lost: Option<io::Error>,
+    workspace: &Workspace,
+    console: &Console,
+) -> Ended {
+    let told = ended.map_err(CliError::from).and_then(|ended| {
+        let store = Store::open_to_read(workspace)?;
+        let last = unseen(end(&store, workspace, ended.batch, console))?;
+        Ok((ended.exit_code, last))
+    });
+    let (code, last) = match told {
+        Ok((code, last)) => (Ok(code), last),
+        Err(error) => (Err(error), None),
+    };
+    if let Some(error) = lost.or(last) {
+        console.tell_of_lost_output(&error);
+    }
+    code
 }
 
 /// A batch runs, and ends with its own exit code, although nobody reads what is said about it: the reader may have
-/// closed the pipe, and a terminal may be gone.
-fn unseen<T>(told: Result<T, CliError>) -> Result<(), CliError> {
+/// closed the pipe, and a terminal may be gone. Why it could not be said is returned.
+fn unseen<T>(told: Result<T, CliError>) -> Result<Option<io::Error>, CliError> {
     match told {
-        Ok(_) | Err(CliError::Closed | CliError::Output(_)) => Ok(()),
+        Ok(_) | Err(CliError::Closed) => Ok(None),
+        Err(CliError::Output(error)) => Ok(Some(error)),
         Err(error) => Err(error),
     }
 }

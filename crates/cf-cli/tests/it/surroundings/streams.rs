@@ -1,9 +1,11 @@
 //! Standard streams that are closed, full or gone, and a terminal that vanishes.
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
+use std::time::Duration;
 
 use cf_testkit::{Signal, Workspace, process};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use crate::{plan_of, sleeper, waiter, workspace};
 
@@ -137,6 +139,62 @@ fn a_batch_runs_and_ends_as_it_must_although_nobody_sees_it() {
         .open("/dev/full")
         .expect("it is there");
     ws.command(["run", "bad"]).stdout(full).run().code(3);
+}
+
+#[test]
+fn a_batch_whose_output_was_not_taken_says_so_once_at_its_end() {
+    let ws = workspace();
+    ws.add("bad", "exit 7");
+    for args in [
+        &["run", "bad"][..],
+        &["--json", "run", "bad"],
+        &["--quiet", "--json", "run", "bad"],
+        &["resume"],
+    ] {
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("it is there");
+        let ended = ws.command(args).stdout(full).run().code(3);
+        let said = ended.stderr().matches("No space left on device").count();
+        assert_eq!(said, 1, "{args:?}: {ended:?}");
+        let gone = ws.command(args).stdout(unread()).run().code(3);
+        assert!(!gone.stderr().contains("standard output"), "{gone:?}");
+    }
+}
+
+#[test]
+fn a_pipe_that_lets_nobody_wait_gets_everything() {
+    let ws = workspace();
+    ws.cf(["tasks", "import", ws.plan(&plan_of(30, "true"))])
+        .ok();
+    let read = |args: &[&str]| {
+        let (from, to) = pipe_with(PipeFlags::NONBLOCK).expect("there are descriptors left");
+        fcntl_setpipe_size(&to, 4096).expect("a page is the least");
+        let writer = ws.command(args).stdout(to).spawn();
+        let mut read = Vec::new();
+        let mut from = File::from(from);
+        loop {
+            // Slower than it is written.
+            std::thread::sleep(Duration::from_millis(2));
+            let mut some = [0; 1000];
+            match from.read(&mut some) {
+                Ok(0) => break,
+                Ok(count) => read.extend_from_slice(&some[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let ended = writer.wait().ok();
+        assert!(ended.stderr().is_empty(), "{ended:?}");
+        String::from_utf8(read).expect("it is text")
+    };
+    let told = read(&["--json", "run", "--all-ready"]);
+    let last = told.lines().last().expect("it says something");
+    assert!(last.starts_with("{\"batch\""), "{last}");
+    assert!(told.len() > 4096, "it fits into the pipe");
+    let events = read(&["--json", "events"]);
+    assert_eq!(events, ws.cf(["--json", "events"]).ok().stdout());
 }
 
 #[test]
