@@ -202,8 +202,8 @@ pub enum StoreError {
 }
 
 /// What to do about a [`StoreError::Linked`].
-pub const LINK_HINT: &str = "put the file itself in its place if it is yours, else remove the link; an agent may have made it, \
-                             and nothing is read or written through it";
+pub const LINK_HINT: &str = "put the file itself in its place if it is yours, else remove the link; \
+                             an agent may have made it, and nothing is read or written through it";
 
 impl StoreError {
     /// Whether somebody else is writing at this moment, or keeps the database to itself so that it cannot be opened.
