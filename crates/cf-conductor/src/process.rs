@@ -238,13 +238,17 @@ pub fn pid_namespace() -> io::Result<u64> {
 }
 
 /// Every process number that `/proc` shows.
-pub(crate) fn all_pids() -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect()
+fn all_pids() -> io::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        pids.extend(
+            entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse::<i32>().ok()),
+        );
+    }
+    Ok(pids)
 }
 
 /// The children of a process, whichever of its threads started them. Empty when there is no such process.
@@ -281,6 +285,7 @@ fn has_children_lists() -> bool {
 
 fn children_by_parent(parent: i32) -> Vec<i32> {
     all_pids()
+        .unwrap_or_default()
         .into_iter()
         .filter(|pid| stat(*pid).is_ok_and(|stat| stat.ppid == parent))
         .collect()

@@ -249,7 +249,7 @@ fn gone(reader: &Reader<'_>, attempts: impl Iterator<Item = AttemptId>) -> Resul
                 Some(Ok(left)) => {
                     !attempt.supervisor.is_local()
                         || left.survivors.iter().any(Process::alive)
-                        || (left.unlisted > 0 && !remains(&lost(&attempt)).is_empty())
+                        || (left.unlisted > 0 && may_remain(&attempt))
                 }
                 // Of survivors that no record lists nothing is known: a person has to say that they are gone.
                 Some(Err(_)) | None => true,
@@ -261,6 +261,11 @@ fn gone(reader: &Reader<'_>, attempts: impl Iterator<Item = AttemptId>) -> Resul
         }
     }
     Ok(gone)
+}
+
+/// Whether something of an attempt is left, or nobody can say.
+fn may_remain(attempt: &Attempt) -> bool {
+    remains(&lost(attempt)).map_or(true, |left| !left.is_empty())
 }
 
 /// What is left of an attempt whose record could not list all of it is looked for as after a dead supervisor.
@@ -331,7 +336,7 @@ pub(super) fn judge(setup: &Setup, running: &Running, note: &Note) -> Judged {
             judged(note, result, FailureCause::NeverStarted, false)
         }
         Fate::Lost(swept) => {
-            let end = if swept.survivors.is_empty() {
+            let end = if swept.is_clean() {
                 AttemptEnd::Lost
             } else {
                 AttemptEnd::Unclean
@@ -340,7 +345,7 @@ pub(super) fn judge(setup: &Setup, running: &Running, note: &Note) -> Judged {
                 end,
                 None,
                 "lost: its supervisor died without a record".to_owned(),
-                json!({ "survivors": swept.survivors }),
+                json!({ "survivors": swept.survivors, "unlisted": u32::from(swept.is_blind) }),
             );
             add_words(&mut result, running, note, Ending::Signal(9), &log);
             result.left_behind = u32::try_from(swept.killed).unwrap_or(u32::MAX);

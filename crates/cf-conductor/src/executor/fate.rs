@@ -47,11 +47,11 @@ pub(super) fn after_sweep(first: Option<Box<Ended>>, swept: Swept) -> Fate {
     match first {
         None => Fate::Lost(swept),
         Some(first) => Fate::Ended(Ended {
-            clean: swept.survivors.is_empty(),
+            clean: swept.is_clean(),
             unfinished: false,
             retires: true,
+            unlisted: u32::from(swept.is_blind),
             survivors: swept.survivors,
-            unlisted: 0,
             ..*first
         }),
     }

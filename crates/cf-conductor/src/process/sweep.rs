@@ -4,11 +4,13 @@
 //! there is no such proof. What it left is found by the mark in the environment (`CF_ATTEMPT_ID`), by the session that
 //! it led, and by parentage, and is stopped until two looks in a row find nothing. A stranger is never touched, nor is
 //! the caller or anything above it.
+//!
+//! A look that could not see all there is (no descriptor was left, say) proves nothing: what it missed may run.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use cf_core::AttemptId;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
@@ -52,14 +54,28 @@ pub struct Swept {
     pub killed: usize,
     /// What could not be ended.
     pub survivors: Vec<Process>,
+    /// Whether it could not see all there is, so that more may run than `survivors`.
+    pub is_blind: bool,
+}
+
+impl Swept {
+    /// Whether nothing is left, for certain.
+    pub const fn is_clean(&self) -> bool {
+        self.survivors.is_empty() && !self.is_blind
+    }
 }
 
 /// What is left of an attempt now. It changes nothing.
-pub fn remains(lost: &Lost) -> Vec<Process> {
-    find(lost, &HashSet::new())
-        .iter()
-        .map(Stat::process)
-        .collect()
+///
+/// # Errors
+///
+/// Something in `/proc` cannot be read, so that there may be more.
+pub fn remains(lost: &Lost) -> io::Result<Vec<Process>> {
+    let look = find(lost, &HashSet::new());
+    match look.missed {
+        Some(error) => Err(error),
+        None => Ok(look.found.iter().map(Stat::process).collect()),
+    }
 }
 
 /// Stops what a dead supervisor left: SIGTERM, `grace`, SIGKILL, until two looks find nothing or 5 seconds have passed.
@@ -77,25 +93,29 @@ pub fn sweep(lost: &Lost, grace: Duration) -> Swept {
         for (pid, _) in &met {
             wait_for(*pid);
         }
-        let found = find(lost, &met);
+        let Look { found, missed } = find(lost, &met);
         met.extend(found.iter().map(|stat| (stat.pid, stat.start_ticks)));
-        if found.is_empty() {
+        if found.is_empty() && missed.is_none() {
             empty_looks += 1;
             if empty_looks == 2 {
                 return Swept {
                     killed: met.len(),
-                    survivors: Vec::new(),
+                    ..Swept::default()
                 };
             }
             continue;
         }
         empty_looks = 0;
+        if let Some(error) = &missed {
+            tracing::warn!(attempt = %lost.attempt, %error, "cannot see all that a dead supervisor may have left");
+        }
         let elapsed = begun.elapsed();
         if elapsed >= grace + KILL_BOUND {
             let survivors: Vec<Process> = found.iter().map(Stat::process).collect();
             return Swept {
                 killed: met.len().saturating_sub(survivors.len()),
                 survivors,
+                is_blind: missed.is_some(),
             };
         }
         for process in &found {
@@ -110,7 +130,9 @@ pub fn sweep(lost: &Lost, grace: Duration) -> Swept {
                 }
             }
         }
-        if elapsed < grace {
+        if missed.is_some() {
+            thread::sleep(PAUSE);
+        } else if elapsed < grace {
             thread::sleep(PAUSE.min(grace.saturating_sub(elapsed)));
         } else {
             thread::sleep(Duration::from_millis(2));
@@ -125,25 +147,44 @@ fn wait_for(pid: i32) {
     }
 }
 
+/// What one look through `/proc` found, and why it may have missed something.
+struct Look {
+    found: Vec<Stat>,
+    missed: Option<io::Error>,
+}
+
 /// One look through `/proc`: every running process that bears the mark, is in the session, was met before, or comes
 /// from one of those. What was met may have lost the parent by which it was found.
-fn find(lost: &Lost, met: &HashSet<(i32, u64)>) -> Vec<Stat> {
+fn find(lost: &Lost, met: &HashSet<(i32, u64)>) -> Look {
     let mut spared: HashSet<i32> = ancestors(own_pid())
         .into_iter()
         .map(|(pid, _)| pid)
         .collect();
     spared.insert(own_pid());
     let mark = lost.attempt.to_string();
-    let all: Vec<Stat> = all_pids()
-        .into_iter()
-        .filter_map(|pid| stat(pid).ok())
-        .filter(|stat| stat.start_ticks >= lost.not_before)
-        .collect();
-    let marked: HashSet<i32> = all
-        .iter()
-        .filter(|stat| stat.runs() && mark_of(stat.pid).as_ref() == Some(&mark))
-        .map(|stat| stat.pid)
-        .collect();
+    let mut missed = None;
+    let pids = all_pids().unwrap_or_else(|error| {
+        missed = Some(error);
+        Vec::new()
+    });
+    let mut all: Vec<Stat> = Vec::with_capacity(pids.len());
+    for pid in pids {
+        match if_there(stat(pid)) {
+            Ok(Some(stat)) if stat.start_ticks >= lost.not_before => all.push(stat),
+            Ok(_) => {}
+            Err(error) => missed = Some(error),
+        }
+    }
+    let mut marked: HashSet<i32> = HashSet::new();
+    for stat in all.iter().filter(|stat| stat.runs()) {
+        match read_mark(stat.pid) {
+            Ok(found) if found.as_ref() == Some(&mark) => {
+                marked.insert(stat.pid);
+            }
+            Ok(_) => {}
+            Err(error) => missed = Some(error),
+        }
+    }
     let session_is_ours = match lost.trust {
         SessionTrust::Certain => true,
         SessionTrust::IfMarked => all
@@ -168,17 +209,36 @@ fn find(lost: &Lost, met: &HashSet<(i32, u64)>) -> Vec<Stat> {
             open.extend(below.get(&pid).into_iter().flatten());
         }
     }
-    all.into_iter()
-        .filter(|stat| stat.runs() && ours.contains(&stat.pid))
-        .collect()
+    all.retain(|stat| stat.runs() && ours.contains(&stat.pid));
+    Look { found: all, missed }
+}
+
+/// What was read of a process; none when it has gone meanwhile, or is none that the system tells of.
+fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{InvalidData, NotFound, PermissionDenied};
+    let is_gone = |error: &io::Error| {
+        matches!(error.kind(), NotFound | PermissionDenied | InvalidData)
+            || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+    };
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The attempt that a process was started for, as its environment says. Another user's cannot be read, and says
-/// nothing.
+/// nothing; nor does one that cannot be read for the moment.
 pub(crate) fn mark_of(pid: i32) -> Option<String> {
-    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    read_mark(pid).ok().flatten()
+}
+
+fn read_mark(pid: i32) -> io::Result<Option<String>> {
+    let Some(environ) = if_there(fs::read(format!("/proc/{pid}/environ")))? else {
+        return Ok(None);
+    };
     let mark = environ
         .split(|b| *b == 0)
-        .find_map(|line| line.strip_prefix(b"CF_ATTEMPT_ID="))?;
-    Some(String::from_utf8_lossy(mark).into_owned())
+        .find_map(|line| line.strip_prefix(b"CF_ATTEMPT_ID="));
+    Ok(mark.map(|mark| String::from_utf8_lossy(mark).into_owned()))
 }

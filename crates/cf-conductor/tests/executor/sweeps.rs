@@ -7,7 +7,7 @@ use cf_conductor::executor::{Executor, Fate};
 use cf_conductor::process::{self, Identity, Lost, SessionTrust, is_same, remains, signal, sweep};
 use cf_conductor::supervise::{Job, Leftovers};
 use cf_core::{AttemptEnd, AttemptId};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
 use crate::lab::{Lab, ended, on_one_thread, until, with_argument, with_lab, zombies};
 
@@ -23,6 +23,7 @@ crate::tests![
     a_supervisor_killed_while_it_tidies_up_keeps_its_verdict,
     a_stranger_with_the_number_is_not_touched,
     a_marked_process_is_found_and_told,
+    a_sweep_that_cannot_look_does_not_say_that_nothing_is_left,
     the_session_counts_only_with_a_mark_in_it,
     children_of_the_program_itself_are_not_reaped,
 ];
@@ -153,7 +154,7 @@ fn a_marked_process_is_found_and_told() {
         let attempt = lab.job("").attempt;
         let mut ours = stranger(&lab.token, Some(attempt));
         let mut other = stranger(&lab.token, Some(lab.job("").attempt));
-        let found = remains(&lost(attempt, -1));
+        let found = remains(&lost(attempt, -1)).unwrap();
         assert_eq!(
             found.iter().map(|process| process.pid).collect::<Vec<_>>(),
             [ours.id() as i32]
@@ -170,6 +171,36 @@ fn a_marked_process_is_found_and_told() {
     });
 }
 
+fn a_sweep_that_cannot_look_does_not_say_that_nothing_is_left() {
+    with_lab(async |lab| {
+        let attempt = lab.job("").attempt;
+        let mut ours = stranger(&lab.token, Some(attempt));
+        until(|| remains(&lost(attempt, -1)).unwrap().len() == 1).await;
+        let limit = Rlimit {
+            current: Some(64),
+            ..getrlimit(Resource::Nofile)
+        };
+        setrlimit(Resource::Nofile, limit).unwrap();
+        let mut taken = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            taken.push(file);
+        }
+        assert!(remains(&lost(attempt, -1)).is_err());
+        let blind = sweep(&lost(attempt, -1), Duration::ZERO);
+        assert!(blind.is_blind && !blind.is_clean(), "{blind:?}");
+
+        // Descriptors that come free while it goes on are enough.
+        let frees = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(taken);
+        });
+        let swept = sweep(&lost(attempt, -1), Duration::ZERO);
+        frees.join().unwrap();
+        assert!(swept.is_clean() && swept.killed == 1, "{swept:?}");
+        let _ = ours.wait();
+    });
+}
+
 fn the_session_counts_only_with_a_mark_in_it() {
     with_lab(async |lab| {
         let attempt = lab.job("").attempt;
@@ -183,11 +214,11 @@ fn the_session_counts_only_with_a_mark_in_it() {
             .unwrap();
         let marked = format!("1{}", lab.token);
         // `env` has that argument too, before it becomes what bears the mark.
-        until(|| remains(&lost(attempt, -1)).len() == 1 && lab.sleepers() == 1).await;
+        until(|| remains(&lost(attempt, -1)).unwrap().len() == 1 && lab.sleepers() == 1).await;
         let session = process::stat(with_argument(&marked)[0]).unwrap().session;
         let another = lab.job("").attempt;
-        assert_eq!(remains(&lost(another, session)), []);
-        assert_eq!(remains(&lost(attempt, session)).len(), 3);
+        assert_eq!(remains(&lost(another, session)).unwrap(), []);
+        assert_eq!(remains(&lost(attempt, session)).unwrap().len(), 3);
         sweep(&lost(attempt, session), Duration::from_secs(1));
         // The sweep may have waited for it already.
         let _ = leader.wait();
@@ -288,7 +319,7 @@ fn what_began_before_a_supervisor_is_not_swept_for_it() {
             roots: vec![begun.process()],
             ..lost(attempt, begun.session)
         };
-        assert_eq!(remains(&later), []);
+        assert_eq!(remains(&later).unwrap(), []);
         assert_eq!(sweep(&later, Duration::ZERO).killed, 0);
         assert!(older.try_wait().unwrap().is_none());
         older.kill().unwrap();
