@@ -80,6 +80,8 @@ impl Care {
 /// `cf work batch follow`.
 pub(in crate::commands) fn follow(args: &FollowArgs, console: &Console) -> Ended {
     let (workspace, store) = workspace::open_to_read()?;
+    // Events are read in their order, and the tasks once.
+    store.expect_a_scan()?;
     let id = named_or_newest(&store, args.batch.as_ref())?;
     let mut listener = Listener::new(&workspace.wake_file());
     let mut filter = EventFilter {
