@@ -129,7 +129,7 @@ pub(crate) struct FollowArgs {
     /// The batch [default: the newest]
     #[arg(value_name = "ID")]
     pub(crate) batch: Option<TaskRef>,
-    /// Begin with its newest N events [default: 10000; with --json, all]
+    /// Begin with its newest N events [default: 5000; with --json, all]
     #[arg(long, value_name = "N", value_parser = count_or_none)]
     pub(crate) last: Option<usize>,
 }

@@ -35,7 +35,7 @@ const BY_HAND: &str = "in progress by hand";
 
 /// How many events of the past are told before what happens, at most: what came before them is of little use by now,
 /// and telling all of it would take the longer the longer the batch has been running.
-const MOST_PAST: usize = 10_000;
+const MOST_PAST: usize = 5_000;
 
 /// How many events are read at once, so that a long log is never held in memory.
 const MOST_AT_ONCE: usize = 1_000;
