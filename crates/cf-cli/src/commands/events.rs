@@ -27,7 +27,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 const ALL: fn(&str, &str) -> bool = |_, _| true;
 
 /// How many events are read at once, so that a long log is never held in memory.
-const CHUNK: usize = 1_000;
+pub(super) const CHUNK: usize = 1_000;
 
 pub(super) fn run(args: &EventsArgs, console: &Console) -> Ended {
     if let Some(EventsCommand::Prune(args)) = &args.command {

@@ -11,7 +11,7 @@ use cf_conductor::wake::Listener;
 use cf_conductor::workspace::Workspace;
 use cf_core::{BatchId, BatchStatus, BlockerStatus, Isolation, Outcome, TaskStatus};
 
-use super::super::events::{LOOK, Tail};
+use super::super::events::{CHUNK, LOOK, Tail};
 use super::super::{Ended, Labels};
 use super::{Shown, named_or_newest};
 use crate::args::work::FollowArgs;
@@ -36,9 +36,6 @@ const BY_HAND: &str = "in progress by hand";
 /// How many events of the past are told before what happens, at most: what came before them is of little use by now,
 /// and telling all of it would take the longer the longer the batch has been running.
 const MOST_PAST: usize = 5_000;
-
-/// How many events are read at once, so that a long log is never held in memory.
-const MOST_AT_ONCE: usize = 1_000;
 
 /// How many failed tasks are named with the command that shows their logs.
 const MOST_LOGS: usize = 3;
@@ -86,7 +83,7 @@ pub(in crate::commands) fn follow(args: &FollowArgs, console: &Console) -> Ended
     let mut listener = Listener::new(&workspace.wake_file());
     let mut filter = EventFilter {
         batch: Some(id),
-        limit: Some(MOST_AT_ONCE),
+        limit: Some(CHUNK),
         ..EventFilter::default()
     };
     // Programs get every event; people would wait for what they have no use for.
@@ -161,13 +158,13 @@ fn tell(
             let count = tail.read_in(reader, progress.wants(), |row| {
                 progress.row(row, &mut lines, |task| labels.known(reader, task))
             })?;
-            if let Some(id) = stands.filter(|_| count < MOST_AT_ONCE) {
+            if let Some(id) = stands.filter(|_| count < CHUNK) {
                 stand(reader, id, labels, progress)?;
             }
             Ok(count)
         })?;
         progress.print(&lines)?;
-        if count < MOST_AT_ONCE {
+        if count < CHUNK {
             return Ok(());
         }
         lines.clear();
